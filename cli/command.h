@@ -14,6 +14,7 @@ void add_doctor(const Command& app, int& exit_code);
 void add_encode(const Command& app, int& exit_code);
 void add_grad(const Command& app, int& exit_code);
 void add_ops(const Command& app, int& exit_code);
+void add_models(const Command& app, int& exit_code);
 void add_completion(const Command& app, int& exit_code);
 void add_tune(const Command& app, int& exit_code);
 void add_plan(const Command& app, int& exit_code);
@@ -28,6 +29,9 @@ void add_tuning(const Command& cmd, std::string& mode, std::string& directory);
 
 // What each rung of the matmul ladder reads for n × n matrices.
 Status print_reads(int64_t n, bool as_json);
+
+// Says on standard error which keys of a model's config.json nobody reads.
+void note_on_model(const std::string& path);
 
 // What a process ends with; the table of docs/cli.md. A signal that ended a run is 128 + its
 // number.

@@ -102,6 +102,7 @@ TextRequest request_of(std::string_view prompt, const Options& o, Stream& stream
 Status run(const Options& o) {
   const std::string prompt = o.prompt == "-" ? TEGULA_TRY(read_text(o.prompt)) : o.prompt;
   const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
+  note_on_model(o.model);
   const GenerateEnd end = end_of(o);
   const std::string note = TEGULA_TRY(g->check(prompt, o.max_tokens, end.overflow));
   if (!note.empty()) print_note(note);
@@ -180,6 +181,7 @@ Status run_all(const Options& o) {
   if (prompts.empty())
     return invalid_argument(cat("'", o.prompts, "' is empty: give it a prompt a line"));
   const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
+  note_on_model(o.model);
   const GenerateEnd end = end_of(o);
   for (const std::string& note : TEGULA_TRY(check_lines(*g, prompts, o, end.overflow)))
     print_note(note);
@@ -211,7 +213,8 @@ void add_generate(const Command& app, int& exit_code) {
   const auto prompts = cmd.add_option("--prompts", o.prompts, "A file with a prompt a line, or -")
                            .type_name("FILE")
                            .excludes(prompt);
-  whole(cmd.add_option("--batch", o.batch, "How many texts at once, of --prompts"), 1, 4096);
+  whole(cmd.add_option("--batch", o.batch, "How many texts at once, of --prompts"), 1, 4096)
+      .needs(prompts);
   whole(cmd.add_option("--prefill-chunk", o.chunk, "Read prompts so many tokens at a time; 0: all"),
         0);
   cmd.add_flag("--no-cache", o.no_cache,
@@ -250,6 +253,8 @@ void add_generate(const Command& app, int& exit_code) {
       if (stop.empty()) usage_error("--stop: an empty text would end it before the first token");
     if (o.samples > 1 && o.sampler.temperature == 0)
       usage_error("--samples: at --temperature 0 all of them are the same text");
+    if (o.tune == "off" && !o.tune_cache.empty())
+      usage_error("--tune-cache is of no use without --tune quick or --tune full");
     const Status st = prompts.is_given() ? run_all(o) : run(o);
     exit_code = st.ok() ? kDone : report(st.error());
   });

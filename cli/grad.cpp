@@ -18,6 +18,7 @@ Status run(const Options& o) {
   const auto rows = TEGULA_TRY(read_token_rows(input_path(o.tokens)));
   const DType dtype = o.dtype == "f64" ? DType::kF64 : DType::kF32;
   const ModelGradients g = TEGULA_TRY(model_gradients(o.model, rows, dtype, o.threads));
+  note_on_model(o.model);
   TEGULA_TRY(write_gradients(o.out, g));
   std::printf("loss %.9g; logits and %zu gradients are in %s\n", g.loss, g.grads.size(),
               o.out.c_str());

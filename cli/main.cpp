@@ -69,8 +69,9 @@ int run(int argc, char** argv) {
       "Exit codes: 0 done, 1 an input is at fault, 2 the command line is, 3 the machine is.");
   int exit_code = 0;
   const std::vector<std::string> given(argv + 1, argv + argc);
-  for (auto* add : {add_train, add_generate, asks_about_model(given) ? add_plan_model : add_plan,
-                    add_encode, add_grad, add_bench, add_ops, add_tune, add_doctor, add_completion})
+  for (auto* add :
+       {add_train, add_generate, asks_about_model(given) ? add_plan_model : add_plan, add_encode,
+        add_grad, add_bench, add_ops, add_models, add_tune, add_doctor, add_completion})
     add(tool, exit_code);
   refuse_empty_values(tool);
   auto arguments = expand_config(tool, given);

@@ -178,6 +178,27 @@ Status run(const Options& o) {
   return {};
 }
 
+// What is asked instead of a step's plan, and the flags that it has a use for.
+struct Instead {
+  std::string_view flag, uses;  // by spaces
+};
+constexpr Instead kInsteads[] = {
+    {"--load", ""},
+    {"--conv", "--mesh --computation-layout --shard-on --dtype --json"},
+    {"--occupancy", "--grid --memory-latency --target --json"}};
+
+void refuse_others(const Command& cmd) {
+  for (const Instead& i : kInsteads) {
+    if (!is_on_command_line(cmd, std::string(i.flag))) continue;
+    for (const Flag& other : cmd.given()) {
+      const std::string name = other.name();
+      const bool is_used = cat(" ", i.uses, " ").find(cat(" ", name, " ")) != std::string::npos;
+      if (name != i.flag && !is_used && is_on_command_line(cmd, name))
+        usage_error(cat(i.flag, " plans no step and has no use for ", name, ": leave it out"));
+    }
+  }
+}
+
 }  // namespace
 
 void add_plan(const Command& app, int& exit_code) {
@@ -230,14 +251,15 @@ void add_plan(const Command& app, int& exit_code) {
                             "--computation-layout", "--shard", "--search-sharding", "--calibrate"})
     graph.excludes(cmd.flag(other));
   stages.excludes(graph);
-  cmd.add_flag("--timings", o.timings, "Time and effect of every pass");
-  cmd.add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
-  cmd.add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");
+  for (const Flag& of_one :
+       {cmd.add_flag("--timings", o.timings, "Time and effect of every pass"),
+        cmd.add_flag("--verify", o.verify,
+                     "Check the plan's memory, order and kernels independently"),
+        cmd.add_flag("--verbose", o.verbose,
+                     "Print FLOPs by layer and op, every step and every buffer")})
+    of_one.excludes(graph).excludes(stages).excludes(cmd.flag("--mesh"));
   cmd.callback([cmd, &exit_code] {
-    for (const Flag& other : cmd.given())
-      if (!o.load.empty() && other.name() != "--load")
-        usage_error(
-            cat("--load prints a saved plan and has no use for ", other.name(), ": leave it out"));
+    refuse_others(cmd);
     o.has_own_vocabulary = is_on_command_line(cmd, "--vocab-size");
     if (o.has_own_vocabulary)
       for (const char* flag : {"--data", "--tokenizer"})

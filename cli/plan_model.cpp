@@ -225,7 +225,16 @@ void add_plan_model(const Command& app, int& exit_code) {
   for (const char* of_training : {"--batch-tokens", "--keeps", "--optimizer", "--guide", "--gantt",
                                   "--html", "--baselines", "--tokens-total", "--explain"})
     serve.excludes(cmd.flag(of_training));
-  cmd.callback([&exit_code] { exit_code = run(o); });
+  cmd.callback([cmd, &exit_code] {
+    // Of the model alone these change nothing.
+    const bool has_devices = !o.question.gpus.empty() || !o.question.compare.empty();
+    for (const char* of_devices : {"--fix", "--optimizer", "--keeps", "--batch-tokens"})
+      if (!has_devices && cmd.flag(of_devices).is_given() && !o.question.fix.starts_with("dtype="))
+        usage_error(cat(of_devices, " is of a plan for devices: give --gpus, too"));
+    if (cmd.flag("--threads").is_given() && o.question.gpus.find("this-cpu") == std::string::npos)
+      usage_error("--threads is of --gpus this-cpu: leave it out");
+    exit_code = run(o);
+  });
 }
 
 }  // namespace tegula::cli

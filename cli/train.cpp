@@ -326,7 +326,7 @@ Status check_timeline(const Trainer& t) {
                               "first that is timed: give more --steps"));
 }
 
-int run(TrainConfig config) {
+int run(TrainConfig config, const TrainFlags& flags) {
   auto trainer = Trainer::create(std::move(config), note_memory);
   if (!trainer.ok()) return report(trainer.error());
   Trainer& t = **trainer;
@@ -337,6 +337,9 @@ int run(TrainConfig config) {
   p.speed = speed_of(t);
   p.utilisation = utilisation_of(t, p.speed);
   announce(t);
+  if (!t.config().init_from.empty()) note_on_model(t.config().init_from);
+  for (const std::string& note : flags.notes(t.config().model))
+    std::fprintf(stderr, "note: %s\n", note.c_str());
   if (const Status st = check_timeline(t); !st.ok()) return report(st.error());
   const int64_t first = p.first_step = t.next_step();
   if (first > 0)
@@ -390,7 +393,7 @@ void add_train(const Command& app, int& exit_code) {
   cmd.callback([cmd, &exit_code] {
     auto config = flags.resolve();
     const Status st = config.ok() ? check_paths(*config, config_file(cmd)) : Status(config.error());
-    exit_code = st.ok() ? run(std::move(*config)) : report(st.error(), kUsage);
+    exit_code = st.ok() ? run(std::move(*config), flags) : report(st.error(), kUsage);
   });
 }
 

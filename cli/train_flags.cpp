@@ -8,6 +8,7 @@
 #include "cli/machine.h"
 #include "tegula/base/amounts.h"
 #include "tegula/io/tokenizer.h"
+#include "tegula/models/checkpoint.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/train/loss_scale.h"
 #include "tegula/train/ranks.h"
@@ -259,8 +260,7 @@ bool TrainFlags::is_given(const std::string& flag) const {
 }
 
 // Flags on the command line that the family has not. A --config file may hold those of several.
-Status TrainFlags::check_model() const {
-  const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
+Status TrainFlags::check_model(const ModelDef& model, const std::string& whose) const {
   for (const Setting* s : all_settings()) {
     if (s->flag.empty() || has_setting(model, *s) || !is_on_command_line(cmd_, cat("--", s->flag)))
       continue;
@@ -271,10 +271,35 @@ Status TrainFlags::check_model() const {
     for (const Setting* its : all_settings())
       if (has_setting(model, *its) && !its->flag.empty())
         has += cat(has.empty() ? "--" : ", --", its->flag);
-    return invalid_argument(cat("--", s->flag, " is for --model ", others, "; ", model.name,
-                                " has ", has, ": leave it out or choose another model"));
+    return invalid_argument(cat("--", s->flag, " is for --model ", others, "; ", whose, " has ",
+                                has, ": leave it out or choose another model"));
   }
   return {};
+}
+
+// A run that starts from a checkpoint has the checkpoint's family. What cannot be read is told when
+// the run begins.
+Status TrainFlags::check_origin() const {
+  const std::string& path = config.resume ? config.out : config.init_from;
+  const auto files = ModelFiles::open(path, Check::kAllButTensors);
+  if (!files.ok()) return {};
+  const auto saved = load_model_config(**files);
+  if (!saved.ok()) return {};
+  return check_model(*TEGULA_TRY(find_model(saved->type)),
+                     cat("the model in ", path, " is a ", saved->type, ", which"));
+}
+
+std::vector<std::string> TrainFlags::notes(const ModelConfig& model) const {
+  const auto def = find_model(model.type);
+  std::string left_out;
+  for (const Setting* s : all_settings()) {
+    const std::string flag = cat("--", s->flag);
+    if (!def.ok() || s->flag.empty() || has_setting(**def, *s)) continue;
+    if (is_given(flag) && !is_on_command_line(cmd_, flag))
+      left_out += cat(left_out.empty() ? "" : ", ", s->flag);
+  }
+  if (left_out.empty()) return {};
+  return {cat(config_file(cmd_), ": ", left_out, ": a ", model.type, " has none of these")};
 }
 
 // Flags of which one makes the other pointless.
@@ -348,7 +373,9 @@ Result<TrainConfig> TrainFlags::resolve() const {
         "--check watches the CPU's kernels: leave out one of it and --device cuda");
   // A checkpoint says by itself what model it is of.
   const bool has_origin = c.resume || !c.init_from.empty();
-  if (!has_origin || is_given("--model")) TEGULA_TRY(check_model());
+  if (!has_origin || is_given("--model"))
+    TEGULA_TRY(check_model(*TEGULA_TRY(find_model(c.model.type)), c.model.type));
+  if (has_origin) TEGULA_TRY(check_origin());
   if (depth > 0) {
     apply_depth(c, depth);
     // What was said outright wins.

@@ -24,10 +24,13 @@ struct TrainFlags {
   void add_to(const Command& cmd, Purpose purpose);
   // The flags with --depth and --memory applied. Errors name the flag.
   Result<TrainConfig> resolve() const;
+  // Keys of the --config file that a model of this family has no use for.
+  std::vector<std::string> notes(const ModelConfig& model) const;
 
  private:
   bool is_given(const std::string& flag) const;
-  Status check_model() const;
+  Status check_model(const ModelDef& model, const std::string& whose) const;
+  Status check_origin() const;
   Status check_together(const TrainConfig& c) const;
   Result<Mesh> resolve_mesh() const;
   Status resolve_context(TrainConfig& c) const;

@@ -33,14 +33,14 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/passes/superopt": 4_000,
     "tegula/plan": 6_000,
     "tegula/planner": 8_450,
-    "tegula/models": 3_500,
+    "tegula/models": 3_300,
     "tegula/io": 5_500,
     "tegula/runtime": 5_000,
     "tegula/comm": 3_500,  # transports, launch
     "tegula/train": 4_500,
     "tegula/serve": 4_000,
     "tegula/report": 1_200,
-    "cli": 5_850,
+    "cli": 6_050,
     "python": 1_500,
 }
 CORE = ("tegula", "cli", "python")

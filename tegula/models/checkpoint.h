@@ -17,10 +17,10 @@
 namespace tegula {
 
 // config.json as `transformers` (4 and 5) reads and writes it. A family's fields say which keys it
-// has and what an absent one means; keys that nothing here asks for are ignored. Errors name the
-// file and the key: kInvalidArgument for wrong types, values out of range and sizes that do not fit
-// together or whose products no machine could hold; kUnsupported for other model types and for
-// options that would change the mathematics (scaled RoPE, other activations, …); kIo.
+// has and what an absent one means; config_keys.h says what becomes of the others. Errors name the
+// file and the key: kInvalidArgument for wrong types, values out of range, two spellings that
+// contradict, and sizes that do not fit together or whose products no machine could hold;
+// kUnsupported for other model types and for what would change the mathematics; kIo.
 std::string model_config_json(const ModelConfig& config, DType dtype);
 // That of a model which was made from another one's: `base` as it is, keys that nothing here reads
 // too, but for what `config` and the dtype of the weights say otherwise.

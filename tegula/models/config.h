@@ -81,12 +81,13 @@ struct Setting {
 struct Field {
   using Default = std::variant<std::monostate, int64_t, double, bool, std::string_view>;
   const Setting* setting;
-  // Its keys in config.json, by spaces: "a.b" is b in a. All are written. Of those that are there
-  // the last one counts, but flags must agree. Empty: config.json has none.
+  // Its keys in config.json, by spaces: "a.b" is b in a. All are written. They must agree, and an
+  // absent one means `absent`; of a setting of training alone the last one counts. Empty:
+  // config.json has none.
   std::string_view keys;
   Default absent = {};         // what it means that no key is there; none: one must be
   Default initial = {};        // of a new model, where nothing (or 0) is said
-  std::string_view also = {};  // keys that are read where those are not there
+  std::string_view also = {};  // other spellings of the key: what is there must agree
 };
 
 // A key of config.json of which only these values, JSON by '|', mean what the family computes.
@@ -189,6 +190,13 @@ inline constexpr Setting kNormEps =
     Setting::number("norm_eps", "", "", Range::kPositive, &ModelConfig::norm_eps);
 inline constexpr Setting kRopeTheta =
     Setting::number("rope_theta", "", "", Range::kPositive, &ModelConfig::rope_theta);
+// Of scaled RoPE: what angles are divided by, and (Llama 3.1) which pairs', see ops/rope.h. Not
+// said: no scaling. rope_config.h reads and writes them.
+inline constexpr Setting kRopeFactor = Setting::number("rope_factor", "", "", Range::kNotNegative);
+inline constexpr Setting kRopeLow = Setting::number("rope_low", "", "", Range::kNotNegative);
+inline constexpr Setting kRopeHigh = Setting::number("rope_high", "", "", Range::kNotNegative);
+inline constexpr Setting kRopeOriginal =
+    Setting::number("rope_original", "", "", Range::kNotNegative);
 }  // namespace setting
 
 // The settings that families have, each once: the vocabulary first, in the order above, then their

@@ -67,13 +67,11 @@ Status resolve_layer_types(ModelConfig& config, bool (*is_sliding)(const ModelCo
 // The window of a layer, by its type.
 int64_t window_by_type(const ModelConfig& config, int64_t layer);
 
-// What Llama's relatives compute, and nothing else: SwiGLU, and RoPE without scaling, of whole
-// heads.
-inline constexpr FixedKey kLlamaFixed[] = {{"hidden_act", R"("silu")", true},
-                                           {"rope_scaling", "null"},
-                                           {"rope_parameters.rope_type", R"("default")"},
-                                           {"rope_parameters.partial_rotary_factor", "1.0|1"},
-                                           {"partial_rotary_factor", "1.0|1"}};
+// Llama's relatives compute SwiGLU and nothing else.
+inline constexpr FixedKey kLlamaFixed[] = {{"hidden_act", R"("silu"|"swish")", true}};
+// Where RoPE's base stands besides "rope_theta".
+inline constexpr std::string_view kNestedTheta =
+    "rope_parameters.rope_theta rope_scaling.rope_theta";
 
 inline constexpr Cut kDecoderCuts[] = {{"q_proj.weight", 0, &setting::kHeads},
                                        {"q_proj.bias", 0, &setting::kHeads},

@@ -66,7 +66,11 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kHeadDim, "head_dim", 256},
                              {&kContext, "max_position_embeddings", 8192},
                              {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, "rope_parameters.rope_theta"},
+                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                             {&kRopeFactor, ""},
+                             {&kRopeLow, ""},
+                             {&kRopeHigh, ""},
+                             {&kRopeOriginal, ""},
                              {&kDropout, "attention_dropout", 0},
                              {&kTied, "tie_word_embeddings", true, true},
                              {&kScalar, "query_pre_attn_scalar", 256},
@@ -75,11 +79,9 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kWindow, "sliding_window", 4096, 4096},
                              {&kLayerTypes, "layer_types", ""}};
 constexpr FixedKey kFixed[] = {{"hidden_activation", R"("gelu_pytorch_tanh"|"gelu_new")", true},
-                               {"rope_scaling", "null"},
-                               {"rope_parameters.rope_type", R"("default")"},
-                               {"rope_parameters.partial_rotary_factor", "1.0|1"},
-                               {"attention_bias", "false"},
-                               {"use_bidirectional_attention", "false"}};
+                               {"hidden_act", R"("gelu_pytorch_tanh"|"gelu_new"|null)"},
+                               {"attention_bias", "false|null"},
+                               {"use_bidirectional_attention", "false|null"}};
 
 }  // namespace
 

@@ -94,10 +94,10 @@ Status resolve(ModelConfig& m) {
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
 constexpr Field kFields[] = {{&kVocabSize, "vocab_size", 50257},
-                             {&kContext, "n_positions", 1024},
-                             {&kWidth, "n_embd", 768},
-                             {&kLayers, "n_layer", 12},
-                             {&kHeads, "n_head", 12},
+                             {&kContext, "n_positions", 1024, {}, "max_position_embeddings"},
+                             {&kWidth, "n_embd", 768, {}, "hidden_size"},
+                             {&kLayers, "n_layer", 12, {}, "num_hidden_layers"},
+                             {&kHeads, "n_head", 12, {}, "num_attention_heads"},
                              {&kFfWidth, "n_inner", 0},
                              {&kNormEps, "layer_norm_epsilon", 1e-5, 1e-5},
                              {&kDropout, "resid_pdrop embd_pdrop attn_pdrop", 0.1},
@@ -129,6 +129,10 @@ constinit const ModelDef gpt2_model = {
     .hf_type = "gpt2",
     .hf_class = "GPT2LMHeadModel",
     .fixed = kFixed,
+    .free =
+        "n_ctx n_special predict_special_tokens reorder_and_upcast_attn summary_type "
+        "summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout "
+        "summary_last_dropout",
     .names = {.table = "transformer.wte.weight",
               .prefix = "transformer.",
               .ignored = ".attn.bias .masked_bias .rotary_emb.inv_freq",

@@ -22,7 +22,11 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kHeadDim, "head_dim", 0},
                              {&kContext, "max_position_embeddings", 2048},
                              {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, "rope_parameters.rope_theta"},
+                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                             {&kRopeFactor, ""},
+                             {&kRopeLow, ""},
+                             {&kRopeHigh, ""},
+                             {&kRopeOriginal, ""},
                              {&kDropout, "attention_dropout", 0},
                              {&kTied, "tie_word_embeddings", false, false},
                              {&kBias, "attention_bias mlp_bias", false}};
@@ -39,6 +43,7 @@ constinit const ModelDef llama_model = {
     .hf_type = "llama",
     .hf_class = "LlamaForCausalLM",
     .fixed = kLlamaFixed,
+    .free = "pretraining_tp",
     .cuts = kDecoderCuts,
 };
 

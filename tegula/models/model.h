@@ -131,6 +131,7 @@ struct ModelDef {
   // tokenizer_config.json names.
   bool hf_has_tokenizer = false;
   std::span<const FixedKey> fixed;
+  std::string_view free;  // keys of config.json, by spaces, that change no logits
   TensorNames names;
   std::span<const Cut> cuts;
   bool has_state = false;  // carries one from call to call: a row of tokens is one text's

@@ -115,6 +115,48 @@ class OfNoUse(CliTest):
                               "--bias is for --model decoder, gpt2")
         self.expect_error(self.train("--model", "lstm"), USAGE, "--n-heads is for")
 
+    def test_what_the_model_of_a_checkpoint_has_not(self):
+        """The family of --init-from and --resume counts, as that of --model does."""
+        self.expect_ok(self.train("--out", self.out))
+        lstm = self.dir / "lstm"
+        self.expect_ok(self.run_tool("train", "--data", self.text, "--model", "lstm", "--n-layers", 1,
+                                     "--d-model", 16, "--seqlen", 12, "--batch", 2, "--steps", 1,
+                                     "--out", lstm))
+        for model, family, flags in (
+                (self.out, "gpt2", ("--norm post", "--positions rope", "--n-experts 4",
+                                    "--n-kv-heads 1", "--window 5", "--activation relu",
+                                    "--head-dim 4", "--capacity-factor 2", "--logit-softcap 3")),
+                (lstm, "lstm", ("--n-heads 2", "--d-ff 32", "--bias"))):
+            for flag in flags:
+                for origin in (("--init-from", model), ("--out", model, "--resume")):
+                    done = self.run_tool("train", "--data", self.text, *origin, *flag.split(),
+                                         "--steps", 1, "--batch", 2)
+                    self.expect_error(done, USAGE, f"{flag.split()[0]} is for --model",
+                                      f"{model} is a {family}, which has --n-layers")
+
+    def test_a_shared_file_says_what_it_leaves_out(self):
+        config = self.write("run.toml", "n-experts = 4\nwindow = 3\nsteps = 1")
+        done = self.expect_ok(self.train("--config", config))
+        self.assertIn("run.toml: n-experts, window: a gpt2 has none of these", done.stderr)
+
+    def test_what_a_kind_of_plan_has_not(self):
+        step = ("plan", "--vocab-size", 65, "--n-layers", 1, "--d-model", 32, "--n-heads", 2)
+        conv = ("plan", "--conv", "batch=8,in=4,out=8", "--mesh", "rows=2")
+        for flags, words in (
+                ((*conv, "--n-layers", 3), "--conv plans no step and has no use for --n-layers"),
+                ((*conv, "--verbose"), "--verbose"),
+                (("plan", "--occupancy", "threads=256,registers=64,smem=0", "--target", "h100",
+                  "--batch", 3), "--occupancy plans no step and has no use for --batch"),
+                ((*step, "--mesh", "dp=2", "--verbose"), "--verbose"),
+                ((*step, "--graph", "step", "--timings"), "--timings"),
+                ((*step, "--stages", 2, "--verify"), "--verify"),
+                (("plan", "gpt2", "--fix", "tp=3"), "--fix is of a plan for devices: give --gpus"),
+                (("plan", "gpt2", "--optimizer", "sgd"), "--optimizer is of a plan for devices"),
+                (("plan", "gpt2", "--threads", 2), "--threads is of --gpus this-cpu"),
+                (("generate", "--model", "x", "--prompt", "a", "--batch", 2), "--batch requires --prompts"),
+                (("generate", "--model", "x", "--prompt", "a", "--tune-cache", "d"), "--tune-cache")):
+            self.expect_error(self.run_tool(*flags), USAGE, words)
+
     def test_what_contradicts(self):
         plan = ("plan", "--vocab-size", 65, "--n-layers", 1)
         for flags, words in (

@@ -1,9 +1,14 @@
 // config.json of every family: what is read, refused and written.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <tuple>
+
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/models/checkpoint.h"
+#include "tegula/models/config_keys.h"
 #include "tests/io/temp_dir.h"
 
 namespace tegula {
@@ -147,7 +152,7 @@ TEST(ModelConfigJson, ReadsLlamaWithDefaultsAndBothFormsOfRope) {
   EXPECT_EQ(newer->rope_theta, 5e5);
   EXPECT_EQ(newer->n_kv_heads, 9);
   EXPECT_EQ(newer->head_dim, 64);
-  for (const char* rope : {R"("rope_scaling": {"rope_type": "llama3", "factor": 8})",
+  for (const char* rope : {R"("rope_scaling": {"rope_type": "dynamic", "factor": 8})",
                            R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4})",
                            R"("rope_parameters": {"partial_rotary_factor": 0.5})"})
     expect_error(parse("llama", cat(base, ", ", rope)), Code::kUnsupported,
@@ -160,6 +165,104 @@ TEST(ModelConfigJson, ReadsLlamaWithDefaultsAndBothFormsOfRope) {
                {"d/config.json", "n_heads 9", "n_kv_heads 2"});
   expect_error(parse("llama", base + R"(, "head_dim": 15)"), Code::kInvalidArgument,
                {"head_dim 15", "odd"});
+}
+
+constexpr const char* kSmallLlama =
+    R"("hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 4,
+       "num_hidden_layers": 2, "vocab_size": 99, "max_position_embeddings": 64)";
+Result<ModelConfig> llama(std::string_view members) {
+  return parse("llama", cat(kSmallLlama, ", ", members));
+}
+
+TEST(ModelConfigJson, ReadsScaledRopeInAllSpellings) {
+  for (const char* object : {"rope_scaling", "rope_parameters"})
+    for (const char* type : {"type", "rope_type"}) {
+      const auto linear =
+          llama(cat("\"", object, "\": {\"", type, "\": \"linear\", \"factor\": 4}"));
+      ASSERT_TRUE(linear.ok()) << linear.error().message;
+      EXPECT_EQ(linear->number(setting::kRopeFactor), 4);
+      const auto llama3 =
+          llama(cat("\"", object, "\": {\"", type, "\": \"llama3\", \"factor\": 8, ",
+                    "\"low_freq_factor\": 1, \"high_freq_factor\": 4.0, ",
+                    "\"original_max_position_embeddings\": 16}"));
+      ASSERT_TRUE(llama3.ok()) << llama3.error().message;
+      EXPECT_EQ(llama3->number(setting::kRopeHigh), 4);
+      EXPECT_EQ(llama3->number(setting::kRopeOriginal), 16);
+      const auto back = parse_model_config(model_config_json(*llama3, DType::kF32), "c");
+      ASSERT_TRUE(back.ok()) << back.error().message;
+      EXPECT_EQ(*back, *llama3);
+    }
+  const auto without = llama(R"("rope_scaling": {"rope_type": "llama3", "factor": 8,
+      "low_freq_factor": 1, "high_freq_factor": 4})");
+  ASSERT_TRUE(without.ok()) << without.error().message;
+  EXPECT_EQ(without->number(setting::kRopeOriginal), 64);
+}
+
+TEST(ModelConfigJson, RefusesWhatItCannotScale) {
+  for (const auto& [members, code, words] :
+       {std::tuple{R"("rope_scaling": {"type": "yarn", "factor": 4})", Code::kUnsupported,
+                   "rope_scaling.type\": \"yarn\""},
+        {R"("rope_parameters": {"factor": 4})", Code::kUnsupported, "rope_parameters.factor"},
+        {R"("rope_parameters": {"rope_type": "linear"})", Code::kInvalidArgument,
+         "rope_parameters.factor\" is missing"},
+        {R"("rope_parameters": {"rope_type": "linear", "factor": 4, "low_freq_factor": 1})",
+         Code::kUnsupported, "low_freq_factor"},
+        {R"("rope_parameters": {"rope_type": "linear", "factor": 4, "mscale": 1})",
+         Code::kUnsupported, "rope_parameters.mscale"},
+        {R"("rope_scaling": {"rope_type": "linear", "type": "llama3", "factor": 4})",
+         Code::kInvalidArgument, "remove the one"},
+        {R"("rope_scaling": {"type": "linear", "factor": 4}, "rope_parameters":
+            {"rope_type": "default"})",
+         Code::kInvalidArgument, "remove the one"},
+        {R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
+            "high_freq_factor": 4})",
+         Code::kInvalidArgument, "below high_freq_factor 4"},
+        {R"("rope_parameters": {"full_attention": {"rope_theta": 1e4}})", Code::kUnsupported,
+         "rope_parameters.full_attention"},
+        {R"("rope_parameters": "linear")", Code::kInvalidArgument, "not an object"}})
+    expect_error(llama(members), code, {"d/config.json", words});
+}
+
+TEST(ModelConfigJson, SpellingsMustAgree) {
+  EXPECT_TRUE(llama(R"("rope_theta": 1e4, "rope_parameters": {"rope_theta": 10000})").ok());
+  expect_error(
+      llama(R"("rope_theta": 1e4, "rope_parameters": {"rope_theta": 5e5})"), Code::kInvalidArgument,
+      {"rope_parameters.rope_theta", "5e+05", "\"rope_theta\" is 10000", "remove the one"});
+  expect_error(parse("gpt2", R"("n_embd": 64, "hidden_size": 32)"), Code::kInvalidArgument,
+               {"\"hidden_size\" is 32", "\"n_embd\" is 64"});
+  const auto c = parse("gpt2", R"("hidden_size": 36, "num_hidden_layers": 2)");
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  EXPECT_EQ(c->d_model, 36);
+  EXPECT_EQ(c->n_layers, 2);
+}
+
+TEST(ModelConfigJson, KeysOfOtherModelsAreRefusedUnlessTheySayNo) {
+  for (const char* no : {"\"sliding_window\": null", "\"qk_layernorm\": false",
+                         "\"logit_scale\": 1.0", "\"n_routed_experts\": 0"})
+    EXPECT_TRUE(llama(no).ok()) << no;
+  for (const auto& [key, words] :
+       {std::pair{"\"sliding_window\": 4", "a key of gemma2 mistral mixtral qwen2"},
+        {"\"logit_scale\": 0.5", "logit_scale"},
+        {"\"quantization_config\": {\"bits\": 4}", "quantization_config"},
+        {"\"is_causal\": false", "is_causal"},
+        {"\"text_config\": {\"a\": 1}", "text_config"}})
+    expect_error(llama(key), Code::kUnsupported, {"d/config.json", words});
+  EXPECT_TRUE(llama("\"what_is_this\": 4").ok());
+}
+
+TEST(ModelConfigJson, EveryKeyIsInTheList) {
+  for (const ModelDef* model : all_models()) {
+    const auto keys = config_keys(*model);
+    for (const Field& f : model->fields)
+      if (!f.keys.empty()) {
+        const auto first = f.keys.substr(0, f.keys.find(' '));
+        const auto at = std::ranges::find(keys, first, &ConfigKey::key);
+        ASSERT_NE(at, keys.end()) << model->name << " " << first;
+        EXPECT_EQ(at->use, f.setting->is_of_training ? KeyUse::kTraining : KeyUse::kComputed);
+      }
+    std::set<std::string> once;
+    for (const ConfigKey& k : keys) EXPECT_TRUE(once.insert(k.key).second) << k.key;
+  }
 }
 
 // null is no cap and no window; an absent key is the family's.
@@ -223,7 +326,7 @@ TEST(ModelConfigJson, BadConfigsAreErrorsThatNameFileAndKey) {
   expect_error(gpt2("\"torch_dtype\": \"float8\""), Code::kUnsupported, {"float8"});
   expect_error(gpt2("\"dtype\": 7"), Code::kInvalidArgument, {"\"dtype\"", "not a string"});
   expect_error(parse("bloom", "\"a\": 1"), Code::kUnsupported, {"'bloom'", "gpt2", "mixtral"});
-  expect_error(parse_model_config("{}", "c"), Code::kUnsupported, {"model type ''"});
+  expect_error(parse_model_config("{}", "c"), Code::kUnsupported, {"no \"model_type\""});
   expect_error(parse_model_config("{\"model_type\": 1}", "c"), Code::kInvalidArgument,
                {"model_type", "not a string"});
   expect_error(parse_model_config("[]", "c"), Code::kInvalidArgument, {"not a JSON object"});

@@ -1,5 +1,6 @@
 """A checkpoint directory is loaded by `transformers` as it is, and means the same there."""
 
+import copy
 import json
 import os
 import subprocess
@@ -72,6 +73,12 @@ FOREIGN = {
     "gpt2": GPT2Config(vocab_size=99, n_positions=32, n_embd=32, n_layer=2, n_head=4, n_inner=40,
                        initializer_range=0.2),
     "llama, nothing tied": LlamaConfig(**SMALL, head_dim=12, rope_theta=5e5, rms_norm_eps=1e-3),
+    "llama, scaled by wavelength": LlamaConfig(
+        **SMALL, head_dim=16, rope_parameters={
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 24, "rope_theta": 500.0}),
+    "qwen2, scaled": Qwen2Config(**SMALL, rope_parameters={"rope_type": "linear", "factor": 4.0,
+                                                           "rope_theta": 1e4}),
     "llama, tied, biased": LlamaConfig(**SMALL, tie_word_embeddings=True, attention_bias=True,
                                        mlp_bias=True),
     "mixtral": MixtralConfig(**SMALL, num_local_experts=6, num_experts_per_tok=3),
@@ -94,7 +101,8 @@ def as_transformers_4_wrote_it(config):
     """RoPE's base at the top, torch_dtype, and no types of layers."""
     rope = config.pop("rope_parameters", None)
     if rope:
-        config.update(rope_theta=rope["rope_theta"], rope_scaling=None)
+        base = rope.pop("rope_theta")
+        config.update(rope_theta=base, rope_scaling=None if rope["rope_type"] == "default" else rope)
     config["torch_dtype"] = config.pop("dtype")
     return config
 
@@ -114,7 +122,7 @@ def test_models_made_there_mean_the_same_here(name, dtype, tmp_path):
         theirs = load(tmp_path / "model")(rows[:, :-1]).logits.numpy()
     assert np.abs(theirs).max() > 1
     config = json.loads((tmp_path / "model" / "config.json").read_text())
-    forms = [config, as_transformers_4_wrote_it(dict(config))]
+    forms = [config, as_transformers_4_wrote_it(copy.deepcopy(config))]
     assert "dtype" in forms[0] and ("rope_parameters" in forms[0] or name == "gpt2")
     for form in forms:
         (tmp_path / "model" / "config.json").write_text(json.dumps(form))
@@ -127,7 +135,7 @@ def test_models_made_there_mean_the_same_here(name, dtype, tmp_path):
 
 def test_what_we_do_not_compute_is_refused(tmp_path):
     for wrong in (GPT2Config(activation_function="relu"), LlamaConfig(**SMALL, hidden_act="gelu"),
-                  LlamaConfig(**SMALL, rope_parameters={"rope_type": "linear", "factor": 2.0,
+                  LlamaConfig(**SMALL, rope_parameters={"rope_type": "dynamic", "factor": 2.0,
                                                         "rope_theta": 1e4})):
         wrong.save_pretrained(tmp_path)
         (tmp_path / "model.safetensors").touch()

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "tegula/models/checkpoint.h"
+#include "tegula/models/common/rope_config.h"
+#include "tegula/models/config_keys.h"
 
 namespace tegula {
 
@@ -93,59 +95,89 @@ Result<SettingValue> value_at(const At& at, const Setting& s, const Json& json) 
   return SettingValue();
 }
 
-struct ReadValue {
-  SettingValue value;
-  bool is_there = false;
-};
+// What one key says: nothing, where it is not there.
+Result<SettingValue> read_key(const At& at, const Setting& s, const Json* found) {
+  if (found == nullptr) return SettingValue();
+  if (!found->is_null()) return value_at(at, s, *found);
+  if (s.null_is_zero)
+    return s.type == SettingType::kSize ? SettingValue(int64_t{0}) : SettingValue(0.0);
+  if (s.type == SettingType::kFlag) return SettingValue(false);
+  const bool is_default = s.is_of_training || s.type == SettingType::kTexts;
+  if (is_default) return SettingValue();
+  return at.wrong("is null: give it a value, or leave it out for the default");
+}
 
-Result<ReadValue> read_keys(const Json& json, const std::string& path, const Field& f,
-                            std::string_view keys) {
-  ReadValue read;
-  std::string_view first;
-  for (const std::string_view key : split(keys, ' ')) {
+// The keys of a field are several settings of the file, of which ours is one.
+Status read_keys(const Json& json, const std::string& path, const Field& f, SettingValue& value,
+                 std::string_view& said) {
+  const Setting& s = *f.setting;
+  for (const std::string_view key : split(f.keys, ' ')) {
     const At at{path, key};
-    const Setting& s = *f.setting;
-    const Json* found = find(json, key);
-    SettingValue value = value_of(f.absent, s);
-    if (found && !found->is_null())
-      value = TEGULA_TRY(value_at(at, s, *found));
-    else if (found && s.null_is_zero)
-      value = s.type == SettingType::kSize ? SettingValue(int64_t{0}) : SettingValue(0.0);
-    else if (s.type != SettingType::kFlag)
-      continue;
-    const bool is_there = found && (!found->is_null() || s.null_is_zero);
-    if (s.type == SettingType::kFlag && !first.empty() && !(value == read.value))
-      return at.other(cat(std::get<bool>(value), ", with another \"", first, "\""));
-    if (first.empty()) first = key;
-    read.value = std::move(value), read.is_there |= is_there;
+    SettingValue here = TEGULA_TRY(read_key(at, s, find(json, key)));
+    const bool is_there = !std::holds_alternative<std::monostate>(here);
+    const std::string_view first = split(f.keys, ' ')[0];
+    if (!s.is_of_training && key != first) {
+      const SettingValue now = is_there ? here : value_of(f.absent, s);
+      const SettingValue before = said.empty() ? value_of(f.absent, s) : value;
+      if (!(now == before))
+        return at.other(
+            cat(setting_json(now).dump(), ", with another \"", first, "\": it has one for both"));
+    }
+    if (is_there) value = std::move(here), said = key;
   }
-  return read;
+  return {};
+}
+
+// Other spellings of the key, which may be there beside it.
+Status read_spellings(const Json& json, const std::string& path, const Field& f,
+                      SettingValue& value, std::string_view& said) {
+  for (const std::string_view key : split(f.also, ' ')) {
+    const Json* found = find(json, key);
+    if (found == nullptr || found->is_null()) continue;
+    const At at{path, key};
+    SettingValue here = TEGULA_TRY(value_at(at, *f.setting, *found));
+    if (!said.empty() && !(here == value))
+      return at.wrong(cat("is ", setting_json(here).dump(), ", and \"", said, "\" is ",
+                          setting_json(value).dump(),
+                          ": both mean one thing, remove the one that is wrong"));
+    value = std::move(here), said = key;
+  }
+  return {};
 }
 
 Status read_field(const Json& json, const std::string& path, const Field& f, ModelConfig& config) {
   if (f.keys.empty()) return {};
-  ReadValue read = TEGULA_TRY(read_keys(json, path, f, f.keys));
-  if (!read.is_there && !f.also.empty()) read = TEGULA_TRY(read_keys(json, path, f, f.also));
-  if (!read.is_there) {
+  SettingValue value;
+  std::string_view said;
+  TEGULA_TRY(read_keys(json, path, f, value, said));
+  TEGULA_TRY(read_spellings(json, path, f, value, said));
+  if (said.empty()) {
     if (std::holds_alternative<std::monostate>(f.absent))
       return At{path, split(f.keys, ' ')[0]}.wrong("is missing");
-    read.value = value_of(f.absent, *f.setting);
+    value = value_of(f.absent, *f.setting);
   }
-  config.set(*f.setting, std::move(read.value));
+  config.set(*f.setting, std::move(value));
   return {};
 }
 
+// 1 and 1.0 are one number.
+bool is_equal(const Json& a, const Json& b) {
+  return a == b || (a.is_number() && b.is_number() && a.number(0) == b.number(1));
+}
+
 Status check_fixed(const Json& json, const std::string& path, const ModelDef& model) {
-  for (const FixedKey& fixed : model.fixed) {
-    const Json* value = find(json, fixed.key);
-    if (value == nullptr || value->is_null()) continue;
-    bool is_known = false;
-    for (const std::string_view known : split(fixed.values, '|'))
-      is_known |= *Json::parse(known, fixed.key) == *value;
-    if (!is_known)
-      return At{path, fixed.key}.other(
-          cat(value->dump(), "; a ", model.hf_type, " has ", split(fixed.values, '|')[0], " here"));
-  }
+  for (const auto& list : fixed_keys(model))
+    for (const FixedKey& fixed : list) {
+      const Json* value = find(json, fixed.key);
+      if (value == nullptr) continue;
+      const auto known = split(fixed.values, '|');
+      const auto is_it = [&](std::string_view v) {
+        return is_equal(*Json::parse(v, fixed.key), *value);
+      };
+      if (std::ranges::none_of(known, is_it))
+        return At{path, fixed.key}.other(
+            cat(value->dump(), "; a ", model.hf_type, " has ", known[0], " here"));
+    }
   return {};
 }
 
@@ -166,7 +198,15 @@ Result<const ModelDef*> model_of(const Json& json, const std::string& path) {
   const Json* type = json.find("model_type");
   if (type && !type->is_null() && !type->as<std::string>())
     return At{path, "model_type"}.wrong(cat("is ", type->dump(), ", not a string"));
-  const std::string name = type && type->as<std::string>() ? *type->as<std::string>() : "";
+  if (type == nullptr || type->is_null()) {
+    std::string keys;
+    for (const Json::Member& m : *json.as<Json::Object>())
+      if (keys.size() < 60) keys += cat(keys.empty() ? "" : ", ", m.key);
+    return unsupported(cat("'", path, "' has no \"model_type\", so it is no model's config.json",
+                           keys.empty() ? "" : cat("; it has ", keys),
+                           ": download or save it again"));
+  }
+  const std::string& name = *type->as<std::string>();
   std::string known;
   for (const ModelDef* m : all_models()) {
     if (m->hf_type == name) return m;
@@ -174,6 +214,17 @@ Result<const ModelDef*> model_of(const Json& json, const std::string& path) {
   }
   return unsupported(
       cat("'", path, "': the model type '", name, "' is not one that tegula builds (", known, ")"));
+}
+
+// "; in the file n_heads is num_attention_heads": of the settings that a message names.
+std::string keys_of_settings(const ModelDef& model, std::string_view message) {
+  std::string keys;
+  for (const Field& f : model.fields) {
+    const std::string_view name = f.setting->name, key = f.keys.substr(0, f.keys.find(' '));
+    if (key.empty() || key == name || message.find(cat(name, " ")) == message.npos) continue;
+    keys += cat(keys.empty() ? "; in the file " : ", ", name, " is ", key);
+  }
+  return keys;
 }
 
 }  // namespace
@@ -224,11 +275,13 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   ModelConfig config;
   config.type = model->name;
   for (const Field& f : model->fields) TEGULA_TRY(read_field(json, path, f, config));
+  if (has_setting(*model, setting::kRopeFactor)) TEGULA_TRY(read_rope_scaling(json, path, config));
   TEGULA_TRY(check_fixed(json, path, *model));
+  TEGULA_TRY(check_config_keys(json, path, *model));
   TEGULA_TRY(check_dtype(json, path));
   if (Status s = config.resolve(); !s.ok()) {
     Error error = std::move(s).error();
-    error.message = cat("'", path, "': ", error.message);
+    error.message = cat("'", path, "': ", error.message, keys_of_settings(*model, error.message));
     return error;
   }
   return config;
@@ -261,7 +314,11 @@ Result<std::string> derived_config_json(const ModelConfig& config, DType dtype,
   Json json = TEGULA_TRY(Json::parse(base.text, base.path));
   const Json before = json;
   for (const Field& f : (*TEGULA_TRY(find_model(config.type))).fields)
-    if (config.get(*f.setting) != was.get(*f.setting)) write_field(json, f, config);
+    if (config.get(*f.setting) != was.get(*f.setting)) {
+      write_field(json, f, config);
+      for (const std::string_view key : split(f.also, ' '))  // which would contradict
+        if (json.find(key) != nullptr) json.set(key, setting_json(config.get(*f.setting)));
+    }
   for (const char* key : {"dtype", "torch_dtype"})
     if (const Json* had = json.find(key); had != nullptr && !had->is_null())
       json.set(key, torch_name(dtype));
@@ -275,6 +332,7 @@ std::string model_config_json(const ModelConfig& config, DType dtype) {
   Json json = Json::object({{"model_type", model.hf_type}});
   if (!model.hf_class.empty()) json.set("architectures", Json::Array{model.hf_class});
   for (const Field& f : model.fields) write_field(json, f, config);
+  write_rope_scaling(config, json);
   for (const FixedKey& fixed : model.fixed)
     if (fixed.is_written) json.set(fixed.key, *Json::parse(split(fixed.values, '|')[0], fixed.key));
   json.set("torch_dtype", torch_name(dtype));

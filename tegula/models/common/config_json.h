@@ -1,6 +1,8 @@
 // What reading, printing and checking of settings share.
 #pragma once
 
+#include <span>
+
 #include "tegula/io/json.h"
 #include "tegula/models/config.h"
 
@@ -10,5 +12,7 @@ namespace tegula {
 SettingValue value_of(const Field::Default& value, const Setting& setting);
 // ", must be from 1 to 4096": what a value must be that this one is not. Empty: it fits.
 std::string misfit(const Setting& setting, const SettingValue& value);
+// The family's, those of every family, and of RoPE.
+std::vector<std::span<const FixedKey>> fixed_keys(const ModelDef& model);
 
 }  // namespace tegula

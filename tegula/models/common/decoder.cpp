@@ -30,7 +30,13 @@ Var self_attention(Context& c, const Decoder& d, Var x, const std::string& at, i
     return reshape(y, Shape{batch, seqlen, n, m.head_dim});
   };
   const Var p = d.add_positions ? Var() : c.positions(x);
-  const auto turned = [&](Var v) { return p.valid() ? rope(v, p, m.rope_theta) : v; };
+  RopeScaling scaling;
+  if (const double factor = m.number(setting::kRopeFactor); factor > 0)
+    scaling = {factor, m.number(setting::kRopeLow), m.number(setting::kRopeHigh),
+               m.number(setting::kRopeOriginal)};
+  const auto turned = [&](Var v) {
+    return p.valid() ? rope(v, p, m.rope_theta, false, scaling) : v;
+  };
   const Var q = turned(heads("q_proj", m.n_heads));
   const Var k = turned(heads("k_proj", m.n_kv_heads));
   const Var v = heads("v_proj", m.n_kv_heads);

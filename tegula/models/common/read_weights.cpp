@@ -9,6 +9,7 @@
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/common/names.h"
+#include "tegula/models/common/why_missing.h"
 
 namespace tegula {
 
@@ -109,7 +110,7 @@ Status check_extra(const ModelConfig& config, const WeightFiles& files, const Na
   const TensorNames& names = names_of(config);
   const std::string_view name = t.name;
   if (any_word(names.ignored, [&](auto ending) { return name.ends_with(ending); })) return {};
-  std::string why = "which the model of its config.json has no place for: is it another model's?";
+  std::string why = why_extra(config, name);
   if (config.is_tied() && name == names.head) {
     if (const auto e = find(files, names, names.table);
         e.tensor != nullptr && is_same(*e.tensor, t.tensor))
@@ -129,16 +130,16 @@ Status check_extra(const ModelConfig& config, const WeightFiles& files, const Na
                               Type{t.tensor.dtype, Shape(shape_of(t.tensor))}, ", ", why));
 }
 
-Result<WeightFiles::Found> match(const WeightFiles& files, const TensorNames& names,
+Result<WeightFiles::Found> match(const WeightFiles& files, const ModelConfig& config,
                                  const std::string& name, std::span<const int64_t> shape) {
-  const WeightFiles::Found from = find(files, names, name);
+  const WeightFiles::Found from = find(files, names_of(config), name);
   if (from.tensor == nullptr)
-    return invalid_argument(
-        cat(files.path(), ": tensor ", name, " is missing: is config.json that of another model?"));
+    return invalid_argument(cat(files.path(), ": ", why_missing(files, config, name)));
   const Type has{from.tensor->dtype, Shape(shape_of(*from.tensor))};
   if (!std::ranges::equal(shape_of(*from.tensor), shape))
     return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", the model needs ",
-                                Type{has.dtype, Shape(shape)}));
+                                Type{has.dtype, Shape(shape)},
+                                keys_of_sizes(config, shape_of(*from.tensor), shape)));
   if (!is_float(has.dtype))
     return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", not of floating ",
                                 "point: quantised weights are not read; save it as f32 or bf16"));
@@ -195,8 +196,8 @@ Result<std::shared_ptr<ModelWeights>> ModelWeights::open(WeightFiles files,
     const bool is_one = names.size() == 1 && names[0] == whole;
     std::vector<Part>& parts = w->parts_[whole];
     for (const std::string& name : names) {
-      const auto from = TEGULA_TRY(
-          match(w->files_, names_of(config), name, std::span(shape).subspan(is_one ? 0 : 1)));
+      const auto from =
+          TEGULA_TRY(match(w->files_, config, name, std::span(shape).subspan(is_one ? 0 : 1)));
       parts.push_back({name, from});
       used.insert(from.tensor);
     }

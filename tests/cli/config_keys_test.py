@@ -1,0 +1,128 @@
+"""No key of a foreign config.json passes unread: logits move, or the tool refuses it by name, or
+`tegula models` lists it among those that say nothing of logits. tests/oracle/config_keys_test.py
+holds what moves to transformers."""
+
+import json
+import unittest
+
+import config_changes
+from case import CliTest, INPUT
+from edit import read_safetensors
+
+# What says the same in other words: 32 / 4 is head_dim 8, a longer context, the types that follow
+# from max_window_layers.
+EQUAL = {("llama", "head_dim"), ("qwen2", "head_dim"), ("mistral", "head_dim"), ("mixtral", "head_dim"),
+         ("gemma2", "head_dim"), ("qwen2", "layer_types")}
+BOUNDS = ("max_position_embeddings", "n_positions")
+ROWS = [[(i * i + 7 * r) % 20 for i in range(12)] for r in range(2)]
+
+
+class ConfigKeys(CliTest):
+    def model(self, family):
+        """A model of the sizes of its base, with the keys of transformers' default file."""
+        model_type = config_changes.FAMILIES[family]
+        sizes = config_changes.BASES[model_type]
+        flags = ["--n-layers", 2, "--n-heads", 4, "--d-model", 32, "--d-ff", 48, "--seqlen", 32]
+        if family == "gpt2":
+            flags += ["--bias"]
+        else:
+            flags += ["--n-kv-heads", 2, "--head-dim", 8]
+        if family == "moe":
+            flags += ["--n-experts", 4]
+        self.expect_ok(self.run_tool("train", "--data", self.text, "--model", family, *flags,
+                                     "--tokenizer", "chars", "--batch", 2, "--steps", 3, "--lr", 0.02,
+                                     "--warmup", 0, "--threads", 1, "--out", self.out))
+        made = json.loads((self.out / "config.json").read_text())
+        config = config_changes.base(model_type)
+        config["vocab_size"] = made["vocab_size"]
+        self.assertEqual({k: made[k] for k in sizes if k in made and k.startswith(("n", "hidden"))},
+                         {k: config[k] for k in sizes if k in made and k.startswith(("n", "hidden"))})
+        model = self.dir / "model"
+        model.mkdir()
+        (model / "model.safetensors").write_bytes(
+            (self.out / "latest" / "model.safetensors").read_bytes())
+        self.write("ids.json", json.dumps(ROWS))
+        return model, config
+
+    def grad(self, model, config):
+        (model / "config.json").write_text(json.dumps(config))
+        return self.run_tool("grad", "--model", model, "--tokens", self.dir / "ids.json", "--out",
+                             self.dir / "grad.st", "--threads", 1)
+
+    def logits(self):
+        header, data = read_safetensors(self.dir / "grad.st")
+        begin, end = header["logits"]["data_offsets"]
+        return data[begin:end]
+
+    def uses(self, family):
+        done = self.expect_ok(self.run_tool("models", family, "--json"))
+        return {k["key"]: k["use"] for k in json.loads(done.stdout)[0]["keys"]}
+
+    def every_key(self, family):
+        model, config = self.model(family)
+        model_type = config_changes.FAMILIES[family]
+        uses = self.uses(family)
+        self.expect_ok(self.grad(model, config))
+        before = self.logits()
+        for key, changed in config_changes.changes(model_type):
+            changed = {**changed, "vocab_size": config["vocab_size"]} if key != "vocab_size" else changed
+            with self.subTest(family=family, key=key, changed=changed.get(key)):
+                done = self.grad(model, changed)
+                if done.returncode != 0:
+                    self.expect_error(done, INPUT)
+                    names = key.split(".") + {"model_type": ["model type"]}.get(key, [])
+                    names += ["the model's context"] * (key in BOUNDS)
+                    self.assertTrue(any(n in done.stderr for n in names), done.stderr)
+                    continue
+                is_noted = done.stderr.startswith("note: ") and key in done.stderr
+                self.assertTrue(is_noted or done.stderr == "", done.stderr)
+                if self.logits() == before and (model_type, key) not in EQUAL:
+                    self.assertTrue(is_noted or key in BOUNDS or
+                                    uses.get(key) in ("ignored", "training"), key)
+
+    def test_gpt2(self):
+        self.every_key("gpt2")
+
+    def test_llama(self):
+        self.every_key("llama")
+
+    def test_qwen2(self):
+        self.every_key("qwen2")
+
+    def test_mistral(self):
+        self.every_key("mistral")
+
+    def test_gemma2(self):
+        self.every_key("gemma2")
+
+    def test_mixtral(self):
+        self.every_key("moe")
+
+    def test_spellings_that_contradict(self):
+        model, config = self.model("llama")
+        config["rope_theta"] = 10000.0  # twice the same is once
+        self.expect_ok(self.grad(model, config))
+        for key, value in (("rope_theta", 5e5), ("rope_scaling", {"rope_theta": 5e5})):
+            done = self.grad(model, {**config, key: value})
+            self.expect_error(done, INPUT, "rope_theta", "10000", "remove the one")
+
+    def test_keys_that_nobody_knows_are_noted(self):
+        model, config = self.model("llama")
+        done = self.expect_ok(self.grad(model, {**config, "my_note": "x", "another": 1}))
+        self.assertIn("note: ", done.stderr)
+        self.assertIn("reads: my_note, another", done.stderr)
+
+    def test_the_list(self):
+        text = self.expect_ok(self.run_tool("models")).stdout
+        for family, model_type in config_changes.FAMILIES.items():
+            self.assertRegex(text, rf"(?m)^{family} +{model_type} ")
+            self.assertEqual(self.run_tool("models", family).stdout,
+                             self.run_tool("models", model_type).stdout)
+        page = self.expect_ok(self.run_tool("models", "gpt2")).stdout
+        self.assertRegex(page, r"(?m)^ignored: ")
+        self.assertRegex(page, r"(?m)^  reorder_and_upcast_attn ")
+        self.expect_error(self.run_tool("models", "bert"), 2, "bert", "gpt2, llama")
+
+
+if __name__ == "__main__":
+    unittest.main()
