@@ -122,6 +122,7 @@ Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
 // What --gpus asks for: by a kind's own model, served, or the best layouts of training.
 Status price(const Question& q, Answer& a) {
   if (a.other.kind) {
+    TEGULA_TRY(check_plain(a.preset.model, q.gpus));
     const double keys = real(q.serve ? q.prompt + q.output / 2 : a.job.seqlen);
     const OtherJob job{q.serve, real(a.job.batch_tokens), real(std::max<int64_t>(1, q.serve_batch)),
                        keys, a.job.dtype};

@@ -25,10 +25,16 @@ void explain_params(std::string& out, const Answer& a) {
   line("  attention", p.attention);
   line("  router", p.router);
   line(m.is_moe() ? "  one expert" : "  feed-forward or recurrence", p.expert);
+  line("  experts beside, of every token", p.shared);
   line("  norms", p.norms);
   line("  a layer", p.layer);
-  line("all layers",
-       m.kind == ModelKind::kMlp ? p.total - p.embedding - p.head : m.n_layers * p.layer);
+  line("all layers", m.kind == ModelKind::kMlp
+                         ? p.total - p.embedding - p.head
+                         : (m.n_layers - m.n_dense_layers) * p.layer +
+                               m.n_dense_layers * (p.attention + p.norms + p.dense));
+  if (m.n_dense_layers > 0)
+    print(out, "  of which %s layers have %s in the place of experts\n",
+          grouped(m.n_dense_layers).c_str(), grouped(p.dense).c_str());
   line("embedding", p.embedding);
   line("positions and norm of embedding", p.positions);
   line("final norm", p.final_norm);

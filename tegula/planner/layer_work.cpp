@@ -18,18 +18,19 @@ class LayerBuilder {
 
   void product(std::string_view name, double rows, double n, double k, double count = 1) {
     const double bytes = s_.element_bytes;
+    count *= share_;
     work_.forward.push_back(matmul_work(name, rows, n, k, bytes, count));
     work_.input_backward.push_back(matmul_work(name, rows, k, n, bytes, count));
     work_.weight_backward.push_back(matmul_work(name, k, n, rows, bytes, count));
   }
   // Bytes read and written, forward and backward.
   void rows(std::string_view name, double forward, double backward) {
-    work_.forward.push_back(rows_work(name, forward));
-    work_.input_backward.push_back(rows_work(name, backward));
+    work_.forward.push_back(rows_work(name, share_ * forward));
+    work_.input_backward.push_back(rows_work(name, share_ * backward));
   }
-  void save(std::string_view name, double bytes) { work_.saved.push_back({name, bytes}); }
+  void save(std::string_view name, double bytes) { work_.saved.push_back({name, share_ * bytes}); }
   void save_cheap(std::string_view name, double bytes) {
-    work_.saved.push_back({name, bytes, false, true});
+    work_.saved.push_back({name, share_ * bytes, false, true});
   }
   void save_core(std::string_view name, double bytes) {
     work_.saved.push_back({name, bytes, true, false});
@@ -53,17 +54,21 @@ class LayerBuilder {
 
  private:
   void attention_core();
+  void latent_products();
   void experts();
+  void dense(double width, std::string_view gate, std::string_view up, std::string_view down);
+  void activation(double elements);
 
   const ModelSpec& m_;
   const RankShape& s_;
   double t_, h_, e_;
+  double share_ = 1;  // of the layers: those with experts, or those without
   LayerWork work_;
 };
 
 void LayerBuilder::attention_core() {
-  const double heads = real(m_.n_heads) / s_.tp, d = real(m_.head_dim);
-  const double kv = real(m_.kv_width()) / std::min(s_.tp, real(m_.n_kv_heads));
+  const double heads = real(m_.n_heads) / s_.tp, d = real(m_.head_dim + m_.value_dim()) / 2;
+  const double kv = real(m_.kv_width() + m_.v_width()) / 2 / std::min(s_.tp, real(m_.n_kv_heads));
   const double windowed = real(m_.n_window_layers) / real(m_.n_layers);
   const double seen = windowed * keys_seen(m_, s_.seqlen, true) +
                       (1 - windowed) * s_.uneven * keys_seen(m_, s_.seqlen, false);
@@ -93,17 +98,38 @@ void LayerBuilder::attention_core() {
   }
 }
 
+// Down to the ranks, by every rank of tp for itself, and up into its heads.
+void LayerBuilder::latent_products() {
+  const double q = real(m_.q_width()) / s_.tp, rank = real(m_.kv_rank);
+  const double down = rank + real(m_.rope_dim);
+  const double up = real(m_.n_heads * (m_.head_dim - m_.rope_dim) + m_.o_width()) / s_.tp;
+  if (m_.q_rank > 0) {
+    product("q down", t_, real(m_.q_rank), h_);
+    product("q up", t_, q, real(m_.q_rank));
+    save("q of its rank", 2 * e_ * t_ * real(m_.q_rank));
+  } else {
+    product("q", t_, q, h_);
+  }
+  product("kv down", t_, down, h_);
+  product("kv up", t_, up, rank);
+  save("kv of its rank", 2 * e_ * t_ * rank);
+}
+
 void LayerBuilder::attention() {
-  const double q = real(m_.q_width()) / s_.tp;
-  const double kv = real(m_.kv_width()) / std::min(s_.tp, real(m_.n_kv_heads));
-  product("qkv", t_, q + 2 * kv, h_);
+  const double q = real(m_.q_width()) / s_.tp, out = real(m_.o_width()) / s_.tp;
+  const double k = real(m_.kv_width()) / std::min(s_.tp, real(m_.n_kv_heads));
+  const double v = real(m_.v_width()) / std::min(s_.tp, real(m_.n_kv_heads));
+  if (m_.is_latent())
+    latent_products();
+  else
+    product("qkv", t_, q + k + v, h_);
   const bool is_turned = m_.n_positions == 0 && !m_.has_relative_positions;
-  if (is_turned) rows("rope", 2 * e_ * t_ * (q + kv), 2 * e_ * t_ * (q + kv));
-  save("q, k", e_ * t_ * (q + kv * s_.kv_copies));
-  save("v", e_ * t_ * kv * s_.kv_copies);
+  if (is_turned) rows("rope", 2 * e_ * t_ * (q + k), 2 * e_ * t_ * (q + k));
+  save("q, k", e_ * t_ * (q + k * s_.kv_copies));
+  save("v", e_ * t_ * v * s_.kv_copies);
   attention_core();
-  save("attention", e_ * t_ * q);
-  product("attention out", t_, h_, q);
+  save("attention", e_ * t_ * out);
+  product("attention out", t_, h_, out);
   dropout_mask("mask behind attention");
 }
 
@@ -121,21 +147,36 @@ void LayerBuilder::experts() {
   save("results of experts", e_ * routed * h_);
 }
 
+void LayerBuilder::dense(double width, std::string_view gate, std::string_view up,
+                         std::string_view down) {
+  if (m_.n_ff_matrices == 3) product(gate, t_, width, h_);
+  product(up, t_, width, h_);
+  product(down, t_, h_, width);
+  activation(t_ * width);
+}
+
+void LayerBuilder::activation(double elements) {
+  const bool is_gated = m_.n_ff_matrices == 3;
+  rows("activation", e_ * elements * (is_gated ? 3 : 2), e_ * elements * (is_gated ? 5 : 3));
+  if (is_gated) save("gate", e_ * elements);
+  save("up", e_ * elements);
+  save_cheap("activation", e_ * elements);
+}
+
 void LayerBuilder::feed_forward() {
   const double f = real(m_.d_ff) / s_.tp;
-  const double hidden = t_ * f * real(m_.n_experts_per_token);
   if (m_.is_moe()) {
+    share_ = 1 - m_.dense_share();
     experts();
+    activation(t_ * f * real(m_.n_experts_per_token));
+    if (m_.shared_ff > 0)
+      dense(real(m_.shared_ff) / s_.tp, "shared gate", "shared up", "shared down");
+    share_ = m_.dense_share();
+    if (share_ > 0) dense(real(m_.dense_ff) / s_.tp, "ff gate", "ff up", "ff down");
+    share_ = 1;
   } else {
-    if (m_.n_ff_matrices == 3) product("ff gate", t_, f, h_);
-    product("ff up", t_, f, h_);
-    product("ff down", t_, h_, f);
+    dense(f, "ff gate", "ff up", "ff down");
   }
-  const bool is_gated = m_.n_ff_matrices == 3;
-  rows("activation", e_ * hidden * (is_gated ? 3 : 2), e_ * hidden * (is_gated ? 5 : 3));
-  if (is_gated) save("gate", e_ * hidden);
-  save("up", e_ * hidden);
-  save_cheap("activation", e_ * hidden);
   dropout_mask("mask behind feed-forward");
 }
 
@@ -251,10 +292,12 @@ TokenFlops token_flops(const ModelSpec& m, double seqlen) {
   } else if (m.kind == ModelKind::kMlp) {
     f.layers = 2 * (8 * h * ff + (layers - 1) * ff * ff + ff * h);
   } else {
-    const double q = real(m.q_width()), kv = real(m.kv_width());
-    const double experts = real(m.n_experts_per_token) * real(m.n_ff_matrices) * h * ff;
+    const double q = (real(m.q_width()) + real(m.o_width())) / 2, matrices = real(m.n_ff_matrices);
+    const double experts = matrices * h * (real(m.n_experts_per_token) * ff + real(m.shared_ff));
     const double router = m.is_moe() ? h * real(m.n_experts) : 0;
-    f.layers = 2 * layers * (h * (q + 2 * kv) + q * h + experts + router);
+    const double dense = real(m.n_dense_layers);
+    f.layers = 2 * (layers * attention_weights(m) + (layers - dense) * (experts + router) +
+                    dense * matrices * h * real(m.dense_ff));
     const double rel = m.has_relative_positions ? 1.5 : 1;
     const double windowed = real(m.n_window_layers) / layers;
     f.attention = rel * 4 * keys_formal(m, seqlen) * q * layers;

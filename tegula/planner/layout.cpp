@@ -151,9 +151,19 @@ double galore_bytes(const ModelSpec& m) {
     bytes += times * (2 * rank * high + 2 * low * rank), params += times * low * high;
   };
   if (m.kind == ModelKind::kDecoder) {
-    add(m.d_model, m.q_width(), 2);
-    add(m.d_model, m.kv_width(), 2);
-    add(m.d_model, m.d_ff, static_cast<double>(m.n_ff_matrices * m.n_experts));
+    const double dense = m.dense_share(), matrices = static_cast<double>(m.n_ff_matrices);
+    if (m.is_latent()) {
+      if (m.q_rank > 0) add(m.d_model, m.q_rank, 1), add(m.q_rank, m.q_width(), 1);
+      if (m.q_rank == 0) add(m.d_model, m.q_width(), 1);
+      add(m.d_model, m.kv_rank + m.rope_dim, 1);
+      add(m.kv_rank, m.n_heads * (m.head_dim - m.rope_dim) + m.o_width(), 1);
+    } else {
+      add(m.d_model, m.q_width(), 1), add(m.d_model, m.kv_width(), 2);
+    }
+    add(m.d_model, m.o_width(), 1);
+    add(m.d_model, m.d_ff, (1 - dense) * matrices * static_cast<double>(m.n_experts));
+    add(m.d_model, m.shared_ff, (1 - dense) * matrices);
+    add(m.d_model, m.dense_ff, dense * matrices);
   } else {
     const int64_t width = m.kind == ModelKind::kMlp ? m.d_ff : m.d_model;
     add(width, width, 1);

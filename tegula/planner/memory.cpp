@@ -24,11 +24,17 @@ RankParams rank_params(const ModelSpec& m, const ParamCount& c, const Layout& l)
   const double tp = real(l.tp), experts = real(c.expert) * real(m.n_experts) / real(l.ep) / tp;
   if (m.kind == ModelKind::kDecoder) {
     // More ranks than key/value heads: they share copies of them.
-    const double kv = 2 * real(m.d_model) * real(m.kv_width());
-    const double attention = (real(c.attention) - kv) / tp + kv / std::min(tp, real(m.n_kv_heads));
-    p.layer = attention + real(c.norms) + real(c.router);
+    const double kv = real(m.d_model) * real(m.kv_width() + m.v_width());
+    double attention = (real(c.attention) - kv) / tp + kv / std::min(tp, real(m.n_kv_heads));
+    if (m.is_latent()) {  // every rank goes down to the ranks of q, k and v for itself
+      const double down = real(m.d_model) * real(m.q_rank + m.kv_rank + m.rope_dim);
+      attention = down + (real(c.attention) - down) / tp;
+    }
+    p.layer = attention + real(c.norms) +
+              (1 - m.dense_share()) * (real(c.router) + real(c.shared) / tp) +
+              m.dense_share() * real(c.dense) / tp;
   }
-  (m.is_moe() ? p.experts : p.layer) += experts;
+  (m.is_moe() ? p.experts : p.layer) += (1 - m.dense_share()) * experts;
   p.first = real(c.embedding) / tp + real(c.positions);
   // A tied table stands on the first stage and on the last.
   const double head = c.head > 0 ? real(c.head) : l.pp > 1 ? real(c.embedding) : 0;
@@ -49,9 +55,9 @@ ActivationBytes activation_bytes(const ModelSpec& m, const LayerWork& layer,
   a.first = saved_bytes(embedding, Remat::kNone, s.flash);
   a.last = saved_bytes(head, Remat::kNone, s.flash);
   const double t = s.tokens(), e = s.element_bytes;
-  const double wide =
-      std::max(real(m.d_ff) * real(m.n_experts_per_token), real(m.q_width() + 2 * m.kv_width())) /
-      s.tp;
+  const double wide = std::max({real(m.d_ff) * real(m.n_experts_per_token), real(m.dense_ff),
+                                real(m.q_width() + m.kv_width() + m.v_width())}) /
+                      s.tp;
   double gradients = e * t * (2 * real(m.d_model) + real(m.n_ff_matrices) * wide);
   if (m.kind == ModelKind::kDecoder && !s.flash)
     gradients = std::max(gradients, 2 * e * t * s.seqlen * real(m.n_heads) / s.tp);

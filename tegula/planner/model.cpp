@@ -49,17 +49,26 @@ void count_lstm(const ModelSpec& m, ParamCount& p) {
 
 void count_decoder(const ModelSpec& m, ParamCount& p) {
   const Sat h{m.d_model}, f{m.d_ff};
-  const Sat q = Sat{m.n_heads} * Sat{m.head_dim}, kv = Sat{m.n_kv_heads} * Sat{m.head_dim};
-  Sat attention = h * (q + q) + h * (kv + kv);
-  if (m.has_qkv_bias) attention = attention + q + kv + kv;
+  const Sat q = Sat{m.n_heads} * Sat{m.head_dim}, k = Sat{m.n_kv_heads} * Sat{m.head_dim};
+  const Sat v = Sat{m.n_kv_heads} * Sat{m.value_dim()}, out = Sat{m.n_heads} * Sat{m.value_dim()};
+  Sat attention = h * (q + k + v + out);
+  if (m.is_latent()) {
+    const Sat rank{m.kv_rank}, turned{m.rope_dim}, unturned{m.head_dim - m.rope_dim};
+    attention = m.q_rank > 0 ? Sat{m.q_rank} * (h + q) : h * q;
+    attention =
+        attention + h * (rank + turned) + rank * (Sat{m.n_heads} * unturned + out) + h * out;
+  }
+  if (m.has_qkv_bias) attention = attention + q + k + v;
   if (m.has_bias) attention = attention + h;
   if (m.has_relative_positions) attention = attention + h * q + q + q;
-  p.attention = attention.v;
+  p.attention = (attention + Sat{m.other_attention}).v;
   Sat expert = Sat{m.n_ff_matrices} * h * f;
   if (m.has_bias) expert = expert + Sat{m.n_ff_matrices - 1} * f + h;
   p.expert = expert.v;
-  p.router = m.is_moe() ? (h * Sat{m.n_experts}).v : 0;
-  const Sat norm = h * Sat{m.has_norm_bias ? 2 : 1};
+  p.router = m.is_moe() ? (h * Sat{m.n_experts} + Sat{m.other_router}).v : 0;
+  p.shared = (Sat{m.n_ff_matrices} * h * Sat{m.shared_ff}).v;
+  p.dense = (Sat{m.n_ff_matrices} * h * Sat{m.dense_ff}).v;
+  const Sat norm = h * Sat{!m.has_norm_weights ? 0 : m.has_norm_bias ? 2 : 1};
   p.norms = (norm * Sat{m.norms_per_layer}).v;
   p.final_norm = m.has_final_norm ? norm.v : 0;
   p.positions = (Sat{m.n_positions} * h + (m.has_embedding_norm ? norm : Sat{0})).v;
@@ -70,7 +79,7 @@ void count_decoder(const ModelSpec& m, ParamCount& p) {
 Result<ParamCount> count_params(const ModelSpec& m) {
   TEGULA_TRY(check_sizes(m));
   ParamCount p;
-  const Sat h{m.d_model}, f{m.d_ff}, layers{m.n_layers};
+  const Sat h{m.d_model}, f{m.d_ff};
   p.embedding = (Sat{m.vocab_size} * h).v;
   p.head = m.is_tied ? 0 : p.embedding;
   if (m.kind == ModelKind::kMlp) {
@@ -84,12 +93,15 @@ Result<ParamCount> count_params(const ModelSpec& m) {
       count_lstm(m, p);
     else
       count_decoder(m, p);
-    const Sat shared = Sat{p.attention} + Sat{p.router} + Sat{p.norms};
+    const Sat all = Sat{p.attention} + Sat{p.norms};
+    const Sat shared = all + Sat{p.router} + Sat{p.shared};
     p.layer = (shared + Sat{m.n_experts} * Sat{p.expert}).v;
     p.active_layer = (shared + Sat{m.n_experts_per_token} * Sat{p.expert}).v;
-    const Sat ends = Sat{p.embedding} + Sat{p.positions} + Sat{p.final_norm} + Sat{p.head};
-    p.total = (layers * Sat{p.layer} + ends).v;
-    p.active = (layers * Sat{p.active_layer} + ends).v;
+    const Sat dense{m.n_dense_layers}, sparse{m.n_layers - m.n_dense_layers};
+    const Sat ends = Sat{p.embedding} + Sat{p.positions} + Sat{p.final_norm} + Sat{p.head} +
+                     dense * (all + Sat{p.dense});
+    p.total = (sparse * Sat{p.layer} + ends).v;
+    p.active = (sparse * Sat{p.active_layer} + ends).v;
   }
   if (p.total >= kMostParams)
     return invalid_argument(cat(m.name, " has more than ", static_cast<double>(kMostParams),
@@ -101,8 +113,29 @@ Result<ParamCount> count_params(const ModelSpec& m) {
 
 double kv_bytes_per_token(const ModelSpec& m, double bytes_per_element) {
   if (m.kind != ModelKind::kDecoder) return 0;
-  return 2.0 * static_cast<double>(m.n_layers) * static_cast<double>(m.kv_width()) *
-         bytes_per_element;
+  const int64_t elements = m.is_latent() ? m.kv_rank + m.rope_dim : m.kv_width() + m.v_width();
+  return static_cast<double>(m.n_layers) * static_cast<double>(elements) * bytes_per_element;
+}
+
+double attention_weights(const ModelSpec& m) {
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const double h = real(m.d_model), q = real(m.q_width()), out = real(m.o_width());
+  if (!m.is_latent()) return h * (q + real(m.kv_width()) + real(m.v_width())) + out * h;
+  const double rank = real(m.kv_rank), unturned = real(m.n_heads * (m.head_dim - m.rope_dim));
+  const double queries = m.q_rank > 0 ? real(m.q_rank) * (h + q) : h * q;
+  return queries + h * (rank + real(m.rope_dim)) + rank * (unturned + out) + out * h;
+}
+
+Status check_plain(const ModelSpec& m, std::string_view what) {
+  if (m.is_latent())
+    return unsupported(
+        cat(what, " is not priced for latent attention: kv_lora_rank ", m.kv_rank, " of ", m.name));
+  if (m.n_dense_layers > 0)
+    return unsupported(cat(what, " is not priced for layers with experts and without: ",
+                           m.n_dense_layers, " of ", m.n_layers, " layers of ", m.name,
+                           " have none (first_k_dense_replace, mlp_only_layers or "
+                           "decoder_sparse_step)"));
+  return {};
 }
 
 }  // namespace tegula::planner

@@ -8,6 +8,7 @@
 #include "tegula/io/json.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/decoder.h"
+#include "tegula/models/published.h"
 
 namespace tegula::planner {
 
@@ -121,22 +122,75 @@ Result<int64_t> graph_params(const ModelSpec& model) {
   return parameter_count(TEGULA_TRY(model_weights(TEGULA_TRY(model_config(model)))));
 }
 
+namespace {
+
+std::string type_of(const Json& json) {
+  const Json* type = json.find("model_type");
+  const auto* name = type ? type->as<std::string>() : nullptr;
+  return name ? *name : "";
+}
+
+bool is_built(const std::string& type) {
+  return std::ranges::any_of(all_models(), [&](const ModelDef* m) { return m->hf_type == type; });
+}
+
+// The part of a model of images, sound and text that is the language model's.
+Json text_part(const Json& json, std::vector<std::string>& notes) {
+  const Json* text = json.find("text_config");
+  if (text == nullptr || text->as<Json::Object>() == nullptr) return json;
+  Json part = *text;
+  if (const Json* tied = json.find("tie_word_embeddings")) part.set("tie_word_embeddings", *tied);
+  std::string others;
+  for (const Json::Member& m : *json.as<Json::Object>())
+    if (m.key.ends_with("_config") && m.key != "text_config" && m.value.as<Json::Object>())
+      others += cat(others.empty() ? "" : ", ", m.key);
+  notes.push_back(cat("of the ", type_of(json),
+                      " its language model alone (text_config) is counted",
+                      others.empty() ? "" : cat(", not ", others)));
+  return part;
+}
+
+// The graph is counted here, where the whole configuration is at hand: a decoder of choices cannot
+// be made again from the spec alone.
+Result<ModelSpec> built_spec(const Json& json, const std::string& file, const std::string& name) {
+  const ModelConfig config = TEGULA_TRY(parse_model_config(without_free_keys(json).dump(), file));
+  const ModelSpec spec = model_spec(config, name);
+  const int64_t graph = parameter_count(TEGULA_TRY(model_weights(config)));
+  const ParamCount count = TEGULA_TRY(count_params(spec));
+  if (graph != count.total)
+    return internal_error(
+        cat(file, ": its graph has ", graph, " parameters, the planner counts ", count.total));
+  return spec;
+}
+
+}  // namespace
+
 Result<ModelPreset> read_model(const std::string& name_or_path) {
   const std::string path = path_of_config(name_or_path);
   if (path.empty() && !looks_like_path(name_or_path)) return find_model_preset(name_or_path);
   const std::string file = path.empty() ? name_or_path : path;
-  const Json json = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(file)), file));
-  const ModelConfig config = TEGULA_TRY(parse_model_config(without_free_keys(json).dump(), file));
+  const Json whole = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(file)), file));
   ModelPreset preset;
-  preset.model = model_spec(config, name_or_path);
-  preset.seqlen = config.max_seqlen;
-  // A config of a decoder of choices cannot be made again from the spec alone, so its graph is
-  // counted here, where the whole configuration is at hand.
-  const int64_t graph = parameter_count(TEGULA_TRY(model_weights(config)));
-  const ParamCount count = TEGULA_TRY(count_params(preset.model));
-  if (graph != count.total)
-    return internal_error(
-        cat(file, ": its graph has ", graph, " parameters, the planner counts ", count.total));
+  const bool is_text = whole.find("text_config") == nullptr || is_built(type_of(whole));
+  Json json = is_text ? whole : text_part(whole, preset.notes);
+  const std::string type = type_of(json);
+  if (is_built(type) || !is_published(type)) {
+    if (!is_text) json = with_defaults(json, type);
+    auto spec = built_spec(json, file, name_or_path);
+    if (!spec.ok() && !is_built(type) && !type.empty())
+      return unsupported(cat("'", file, "': the model_type '", type,
+                             "' is none that tegula builds, nor one that it counts (",
+                             published_types(), ")"));
+    preset.model = TEGULA_TRY(std::move(spec));
+  } else {
+    std::vector<std::string> unread;
+    static_cast<DecoderSizes&>(preset.model) = TEGULA_TRY(published_sizes(json, file, unread));
+    preset.model.name = name_or_path;
+    std::string list;
+    for (const std::string& key : unread) list += cat(list.empty() ? "" : ", ", key);
+    if (!list.empty()) preset.notes.push_back(cat("keys that are not read: ", list));
+  }
+  preset.seqlen = preset.model.max_seqlen;
   return preset;
 }
 

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "tegula/planner/model.h"
 
@@ -10,8 +11,9 @@ namespace tegula::planner {
 
 struct ModelPreset {
   ModelSpec model;
-  int64_t seqlen = 0;        // of most of the training
-  int64_t batch_tokens = 0;  // of a step, at its largest
+  int64_t seqlen = 0;              // of most of the training
+  int64_t batch_tokens = 0;        // of a step, at its largest
+  std::vector<std::string> notes;  // what of its file is not counted
 };
 
 std::span<const ModelPreset> model_presets();

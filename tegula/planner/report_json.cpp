@@ -171,6 +171,8 @@ std::string to_json(const Answer& a) {
        {"kv_bytes_per_token", counted(kv_bytes_per_token(a.preset.model, bytes_of(a.job.dtype)))},
        {"layouts", layouts},
        {"rejected", rejected}});
+  if (!a.preset.notes.empty())
+    j.set("notes", Json::Array(a.preset.notes.begin(), a.preset.notes.end()));
   if (a.other.kind) j.set("other_kind", other_json(a));
   if (a.serve) j.set("serve", serve_json(a));
   if (!a.compared.empty()) {

@@ -17,6 +17,7 @@ void model_card(std::string& out, const Answer& a) {
   print(out, "\n            %s\n",
         m.family.empty() ? "counted and priced alone: no family of tegula builds it"
                          : cat("family ", m.family, "; its graph has as many").c_str());
+  for (const std::string& note : a.preset.notes) print(out, "note        %s\n", note.c_str());
   print(out,
         "FLOPs       %.5g a token forward, %.5g in training, attention over all keys (PaLM's "
         "convention, of mfu)\n"

@@ -101,6 +101,9 @@ void ServeStep::add_feed_forward() {
   works_.push_back(matmul_work("experts up", rows, (matrices - 1) * f / parts, h, e_, touched));
   works_.push_back(matmul_work("experts down", rows, h, f / parts, e_, touched));
   works_.push_back(matmul_work("router", t_, all, h, e_));
+  if (m_.shared_ff == 0) return;
+  product("shared up", (matrices - 1) * real(m_.shared_ff), h, true);
+  product("shared down", h, real(m_.shared_ff), false);
 }
 
 void ServeStep::add_layer() {
@@ -268,6 +271,7 @@ Result<ServeAnswer> plan_serving(const ModelSpec& m, const ParamCount& params, c
                                  const ServeJob& job) {
   if (m.kind != ModelKind::kDecoder)
     return unsupported(cat(m.name, " has no attention, and serving is priced for decoders alone"));
+  TEGULA_TRY(check_plain(m, "--serve"));
   if (job.prompt < 1 || job.output < 1)
     return invalid_argument(cat("--serve needs --prompt ", job.prompt, " and --output ", job.output,
                                 " of at least one token each"));

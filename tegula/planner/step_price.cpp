@@ -77,13 +77,15 @@ void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerP
 void StepPricer::price_context(const Layout& l, const LayerWork& work, LayerPrice& p) const {
   const RankShape s = rank_shape(l, model_, job_);
   const RankGroup cp{l.cp, l.tp};
-  const double kv_width = real(model_.kv_width()) / std::min(s.tp, real(model_.n_kv_heads));
-  const double kv = 2 * s.element_bytes * s.tokens() * kv_width;
+  const double kv_width =
+      real(model_.kv_width() + model_.v_width()) / std::min(s.tp, real(model_.n_kv_heads));
+  const double kv = s.element_bytes * s.tokens() * kv_width;
   if (l.context == ContextCut::kUlysses) {
     // Queries, keys and values there, what attention makes of them back; backward their gradients.
     const double q = s.element_bytes * s.tokens() * real(model_.q_width()) / s.tp;
-    p.cp_forward = p.cp_backward =
-        comm(Collective::kAllToAll, q + kv * s.kv_copies, cp) + comm(Collective::kAllToAll, q, cp);
+    const double out = s.element_bytes * s.tokens() * real(model_.o_width()) / s.tp;
+    p.cp_forward = p.cp_backward = comm(Collective::kAllToAll, q + kv * s.kv_copies, cp) +
+                                   comm(Collective::kAllToAll, out, cp);
     return;
   }
   const Link link = reached(cluster_, own_link(cluster_, cp), cp, efficiency_);
