@@ -84,7 +84,7 @@ class Context {
 
   std::vector<WeightSpec> specs_;
   std::vector<Var> vars_;
-  std::unordered_map<std::string, size_t> places_;  // of a name in both
+  std::unordered_map<std::string, size_t> places_;   // of a name in both
   std::vector<std::pair<std::string, Var>> states_;  // of all texts, as they were
   int64_t next_stream_ = 0;
   Var positions_;  // of tokens in that order
