@@ -297,7 +297,9 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 extern const PassDef blockwise_pass = {
     .name = "blockwise",
     .doc = "feed-forward blocks go over blocks of rows, recomputed in the backward part",
-    .sums = "in mode exact a weight's gradient is one chain over all rows, without shards",
+    .sums =
+        "a weight's gradient is one chain over all rows: in mode exact without shards, a bias's "
+        "beyond 8,192 rows without parts",
     .phase = PassPhase::kCombine,
     .needs = kIsUnfused,
     .run = run,

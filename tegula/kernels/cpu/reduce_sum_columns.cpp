@@ -1,5 +1,6 @@
 // reduce_sum over dims that others follow (bias and norm gradients), order: one ascending chain per
-// output, whose sum goes into a total in f64 after every kSumPart rows and begins anew.
+// output. Of a long column it goes into a total in f64 after every kSumPart rows and begins anew;
+// others stay whole, so that sums over blocks of rows may go on from one another (blockwise).
 #include <algorithm>
 
 #include "tegula/kernels/kernel.h"
@@ -55,7 +56,7 @@ void launch(const KernelCall& c) {
     double total[kTile] = {};
     for (int64_t r = 0; r < rows;) {
       if (r > 0) add_to(total, acc, n);
-      const int64_t end = std::min(r + kSumPart, rows);
+      const int64_t end = rows > kLongColumn ? std::min(r + kSumPart, rows) : rows;
       if (n == kTile)
         for (; r + 4 <= end; r += 4, row += 4 * columns) add_four(row, columns, acc);
       for (; r < end; ++r, row += columns)
@@ -73,7 +74,7 @@ extern constinit const KernelDef reduce_sum_columns = {
     .name = "reduce_sum_columns",
     .op = "reduce_sum",
     .order = "chain",
-    .doc = "an ascending chain per column in parts of 32 rows, columns over threads",
+    .doc = "an ascending chain per column, in parts where it is long; columns over threads",
     .supports = supports,
     .launch = launch,
 };
