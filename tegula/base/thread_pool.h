@@ -7,12 +7,8 @@
 // spin, so an idle pool costs nothing to other processes.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <type_traits>
 
 namespace tegula {
 
@@ -34,7 +30,11 @@ class ThreadPool {
   int64_t grain(int64_t usual) const { return usual < largest_grain_ ? usual : largest_grain_; }
   void limit_grain(int64_t largest) { largest_grain_ = largest; }
   // The most indices that a loop had since the last call.
-  int64_t take_most_indices() { return std::exchange(most_indices_, 0); }
+  int64_t take_most_indices() {
+    const int64_t most = most_indices_;
+    most_indices_ = 0;
+    return most;
+  }
 
   // Calls fn(i, thread) for every i in [0, n), in any order; thread in [0, n_threads()) says which
   // thread runs it, for per-thread scratch. Returns when all are done. Not reentrant: a call from
@@ -48,25 +48,13 @@ class ThreadPool {
 
  private:
   using Body = void (*)(void* fn, int64_t index, int thread);
+  struct Workers;  // <thread> and <atomic> take longer to parse than a kernel to compile
   void run(int64_t n, Body body, void* fn);
-  void work(int thread);
-  void worker(int thread);
-
-  struct alignas(64) Share {  // a thread's own indices
-    std::atomic<int64_t> next{0};
-    int64_t end = 0;
-  };
 
   int n_threads_;
-  std::unique_ptr<Share[]> shares_;
-  std::vector<std::thread> threads_;
-  Body body_ = nullptr;
-  void* fn_ = nullptr;
   bool busy_ = false;
   int64_t largest_grain_ = INT64_MAX, most_indices_ = 0;
-  std::atomic<uint32_t> epoch_{0};
-  std::atomic<uint32_t> pending_{0};
-  std::atomic<bool> stop_{false};
+  Workers* workers_;  // owned
 };
 
 }  // namespace tegula

@@ -4,12 +4,12 @@
 // One kernel per file; the table is generated from the file names (symbol = stem).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "tegula/base/attrs.h"
+#include "tegula/base/counter.h"
 #include "tegula/base/result.h"
 #include "tegula/base/tensor.h"
 #include "tegula/base/thread_pool.h"
@@ -27,17 +27,11 @@ struct Program;
 // `claimed_bytes`: the most of its workspace that a launch has laid out (common/workspace.h) since
 // somebody set it to 0.
 struct Counters {
-  std::atomic<int64_t> math_flops{0};
-  std::atomic<int64_t> executed_flops{0};
-  std::atomic<int64_t> claimed_bytes{0};
-  void add(int64_t math, int64_t executed) {
-    math_flops.fetch_add(math, std::memory_order_relaxed);
-    executed_flops.fetch_add(executed, std::memory_order_relaxed);
-  }
+  Counter math_flops, executed_flops, claimed_bytes;
+  void add(int64_t math, int64_t executed) { math_flops.add(math), executed_flops.add(executed); }
   // By the launching thread.
   void claim(int64_t bytes) {
-    if (bytes > claimed_bytes.load(std::memory_order_relaxed))
-      claimed_bytes.store(bytes, std::memory_order_relaxed);
+    if (bytes > claimed_bytes.load()) claimed_bytes = bytes;
   }
 };
 

@@ -1,5 +1,6 @@
 #include "tegula/runtime/rank_group.h"
 
+#include <atomic>
 #include <cstring>
 #include <map>
 

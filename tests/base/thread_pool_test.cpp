@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

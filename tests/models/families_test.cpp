@@ -2,6 +2,9 @@
 // token the logits that it gives at once.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+
 #include "tegula/io/file.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/runtime/compile.h"

@@ -2,6 +2,8 @@
 // steps of decoding that they share.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "tegula/base/philox.h"
 #include "tegula/io/file.h"
 #include "tegula/serve/generator.h"

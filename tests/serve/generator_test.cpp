@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "tegula/base/half.h"
 #include "tegula/io/file.h"
 #include "tegula/train/trainer.h"

@@ -2,6 +2,7 @@
 // what is measured, and the memory that is saved.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 
 #include "tegula/io/file.h"

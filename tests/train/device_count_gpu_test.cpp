@@ -3,6 +3,8 @@
 // TEGULA_CUDA_PLUGIN; skipped elsewhere.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "tegula/io/file.h"
 #include "tegula/kernels/device.h"
 #include "tegula/train/trainer.h"

@@ -2,7 +2,9 @@
 // where there is none; CI runs it on the driver made for tests (tests/kernels/cuda/emulator).
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <memory>
 
 #include "tegula/base/element.h"
 #include "tegula/io/file.h"

@@ -1,4 +1,6 @@
 // all_to_all_ragged: each rank copies what is filled of its piece of every rank's operand.
+#include <atomic>
+
 #include "tegula/base/element.h"
 #include "tegula/kernels/cpu/common/collective.h"
 #include "tegula/kernels/cpu/common/strided.h"

@@ -1,4 +1,6 @@
 // all_to_all: each rank copies its piece of every rank's operand into its place.
+#include <atomic>
+
 #include "tegula/kernels/cpu/common/collective.h"
 #include "tegula/kernels/cpu/common/strided.h"
 

@@ -1,4 +1,6 @@
 // broadcast_from: each rank copies the root's operand.
+#include <atomic>
+
 #include "tegula/kernels/cpu/common/collective.h"
 #include "tegula/kernels/cpu/common/strided.h"
 

@@ -1,6 +1,7 @@
 #include "tegula/kernels/cpu/common/collective.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "tegula/base/element.h"

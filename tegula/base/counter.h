@@ -1,0 +1,26 @@
+// A number that threads add to, in any order. (Of <atomic> it needs this much, and most files that
+// see a kernel have nothing else of it to parse.)
+#pragma once
+
+#include <cstdint>
+
+namespace tegula {
+
+class Counter {
+ public:
+  constexpr Counter() = default;
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+  Counter& operator=(int64_t value) {
+    __atomic_store_n(&value_, value, __ATOMIC_RELAXED);
+    return *this;
+  }
+  int64_t load() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
+  operator int64_t() const { return load(); }
+  void add(int64_t more) { __atomic_fetch_add(&value_, more, __ATOMIC_RELAXED); }
+
+ private:
+  int64_t value_ = 0;
+};
+
+}  // namespace tegula
