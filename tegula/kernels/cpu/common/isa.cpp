@@ -93,21 +93,17 @@ namespace kernel {
 
 #if TEGULA_X86_KERNELS
 namespace {
-// AVX-512's functions, and those that AMX has of its own.
-const IsaTable* amx_table() {
-  static const IsaTable table = [] {
-    IsaTable t = *tegula_isa_table_avx512();
-    const IsaTable& amx = *tegula_isa_table_amx();
-    t.isa = amx.isa;
+// A set's own functions, and of those over AMX's tiles another's.
+IsaTable with_tiles(const IsaTable& own, const IsaTable& tiles, Isa isa) {
+  IsaTable t = own;
+  t.isa = isa;
 #define TEGULA_ISA_KERNEL(name)
 #define TEGULA_ISA_ENTRY(name, Args)
-#define TEGULA_ISA_TILES(name) t.name = amx.name;
+#define TEGULA_ISA_TILES(name) t.name = tiles.name;
 #include "tegula/kernels/cpu/isa/entries.inc"
 #undef TEGULA_ISA_KERNEL
 #undef TEGULA_ISA_ENTRY
-    return t;
-  }();
-  return &table;
+  return t;
 }
 }  // namespace
 #endif
@@ -120,10 +116,16 @@ const IsaTable* isa_table_of(Isa isa) {
 #if TEGULA_X86_KERNELS
     case Isa::kAvx2:
       return tegula_isa_table_avx2();
-    case Isa::kAvx512:
-      return tegula_isa_table_avx512();
-    case Isa::kAmx:
-      return amx_table();
+    case Isa::kAvx512: {
+      static const IsaTable avx512 =
+          with_tiles(*tegula_isa_table_avx512(), *tegula_isa_table_avx2(), isa);
+      return &avx512;
+    }
+    case Isa::kAmx: {
+      static const IsaTable amx =
+          with_tiles(*tegula_isa_table_avx512(), *tegula_isa_table_amx(), isa);
+      return &amx;
+    }
 #endif
     default:
       return nullptr;

@@ -16,11 +16,11 @@ TEGULA_VEC void transpose_dwords(const void* const (&row)[kTile], Dwords& dst) {
   for (int i = 0; i < kTile; i += kLanes)
     for (int j = 0; j < kTile; j += kLanes) {
       Vf r[kLanes];
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
       for (int l = 0; l < kLanes; ++l)
         r[l] = as_float(loadi(static_cast<const int32_t*>(row[i + l]) + j));
       transpose(r);
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
       for (int l = 0; l < kLanes; ++l) storei(&dst[j + l][i], bits(r[l]));
     }
 }
@@ -52,7 +52,7 @@ struct TileSource {
 // A tile of 16 lanes whose 32 k lie side by side.
 TEGULA_VEC void pack_lanes(const void* const (&row)[kTile], TileForm form, Dwords& dst) {
   if (form == TileForm::kB) return transpose_dwords(row, dst);
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
   for (int l = 0; l < kTile; ++l)
     for (int j = 0; j < kTile; j += kLanes)
       storei(dst[l] + j, loadi(static_cast<const int32_t*>(row[l]) + j));
@@ -113,7 +113,7 @@ TEGULA_VEC void each_pair_of_rows(const bf16* src, int64_t k_stride, char* dst, 
                                   F&& f) {
   for (int p = 0; p < kTile; ++p, src += 2 * k_stride) {
     const bf16* odd = src + k_stride;
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
     for (int s = 0; s < kStrips; ++s) {
       __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
       __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
@@ -162,7 +162,7 @@ static void pack_rows(const bf16* src, int64_t lane_stride, int64_t n_k, TileFor
     for (int l = 0; l < kStrip; l += kTile) {
       auto& tile = *reinterpret_cast<Dwords*>(dst + l / kTile * kTileBytes);
       const void* row[kTile];
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
       for (int i = 0; i < kTile; ++i) {
         const bf16* at = src + (l + i) * lane_stride;
         __builtin_prefetch(at + 2 * kTilePairs);

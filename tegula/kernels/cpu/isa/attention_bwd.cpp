@@ -3,6 +3,7 @@
 // The gradient of a bias that was broadcast comes in a second sweep, per part of the bias and some
 // keys: what that part was broadcast over is summed in one chain, whatever the number of threads.
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "tegula/kernels/cpu/common/grid_tasks.h"
@@ -407,7 +408,7 @@ class FlashBackward {
       const Seen own = seen_in_block(row.keys, k0);
       float factor[kKeyBlock];
       if (!kPlain && c_.dropout > 0) dropout_factors(c_, row, k0, kKeyBlock, factor);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int g = 0; g < kKeyBlock; g += 16, p += 16, ds += 16) {
         if (kPlain && (g + 16 <= seen.lo || g >= seen.hi)) {  // no row sees these
           store16_n(p, row16(0), 16), store16_n(ds, row16(0), 16);
@@ -419,7 +420,7 @@ class FlashBackward {
           add_extras(c_, row, k0 + g, c_.n_k - k0 - g, s, &slope);
         }
         if (!kPlain && c_.dropout > 0) keep = load16(factor + g);
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
         for (int v = 0; v < Row16::kRegs; ++v) {
           const Vf x = !kPlain && c_.has_extras() ? s.v[v] - lse : fma(s.v[v], scale, -lse);
           Vf weight = exp2_weight(x * log2), dp = load(ds + v * kLanes);

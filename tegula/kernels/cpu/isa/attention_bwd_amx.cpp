@@ -356,7 +356,7 @@ class AmxBackward {
     const Row16 delta[2] = {load16(x.delta), load16(x.delta + 16)};
     for (int j = 0; j < kStrip; ++j, p += 64, ds += 64) {
       Row16 weight[2], grad[2];
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int h = 0; h < 2; ++h) {
         const int at = j * kStrip + 16 * h;
         weight[h] = exp2_weight(fma(load16(w.s + at), scale, minus_lse[h]));
@@ -416,10 +416,10 @@ class AmxBackward {
         const float* acc = w.dq + (e * kStrips + i) * kF32Block + r0;
         for (int d = 0; d < kStrip; d += kLanes) {
           Vf v[kLanes];
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
           for (int l = 0; l < kLanes; ++l) v[l] = load(acc + (d + l) * kStrip);
           transpose(v);
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
           for (int l = 0; l < kLanes; ++l) store(row[l] + d, v[l]);
         }
         for (int r = r0; r < std::min(x.rows, r0 + kLanes); ++r)

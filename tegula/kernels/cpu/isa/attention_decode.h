@@ -35,7 +35,7 @@ class Ahead {
   __attribute__((always_inline)) void of_key(int64_t, int64_t) const { line(); }
   template <int n>
   __attribute__((always_inline)) void of_values(int64_t, int64_t) const {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int i = 0; i < n; ++i) line();
   }
 
@@ -236,7 +236,7 @@ class Decode {
   void weigh(const Head& x, int i, const Seen& seen) const {
     float *s = x.s + i * kKeyBlock, *m = x.m + i, *l_at = x.l + i * 16;
     BlockScores y;
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int g = 0; g < kKeyBlock / 16; ++g) y[g] = load16(s + 16 * g);
     if (seen.hi - seen.lo < kKeyBlock) hide(y, seen);
     const auto top = [&] { return reduce_max(max(max(y[0], y[1]), max(y[2], y[3]))); };
@@ -244,7 +244,7 @@ class Decode {
     Row16 p[kKeyBlock / 16], l = load16(l_at);
     const auto weigh = [&] {
       const Row16 log2 = row16(log2_), shift = row16(*m == -kInf ? 0 : *m);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int g = 0; g < kKeyBlock / 16; ++g) p[g] = exp2_weight((y[g] - shift) * log2);
       return p[0] + p[1] + p[2] + p[3];
     };
@@ -259,7 +259,7 @@ class Decode {
       }
       sum = weigh();
     }
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int g = 0; g < kKeyBlock / 16; ++g) store16_n(s + 16 * g, p[g], 16);
     store16_n(l_at, l + sum, 16);
   }

@@ -101,7 +101,7 @@ class TileScores {
       for (int i = 0; i < group_; i += 4) {
         Vf r[4];
         load_columns4(sums + key * kTile + i, kTile, r);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (int l = 0; l < 4; ++l)
           if (i + l < group_) store(s + (i + l) * kKeyBlock + key, r[l]);
       }

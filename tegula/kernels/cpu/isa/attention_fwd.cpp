@@ -558,7 +558,7 @@ class Flash {
       const int64_t r = strip * kTileM + i;
       const QueryRow& row = x.row[r];
       Row16 y[kGroups];
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int g = 0; g < kGroups; ++g) {
         y[g] = load16(s + 16 * g);
         if constexpr (!kPlain) make_score(row, k0 + 16 * g, y[g]);
@@ -569,7 +569,7 @@ class Flash {
       Row16 p[kGroups];
       const auto weigh = [&] {
         const Row16 shift = row16(x.shift[r]);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (int g = 0; g < kGroups; ++g)
           p[g] = sees(g) ? exp2_weight((y[g] - shift) * log2) : row16(0);
         return p[0] + p[1] + p[2] + p[3];
@@ -580,7 +580,7 @@ class Flash {
       store16_n(x.l[r], load16(x.l[r]) + sum, 16);
       float factor[kKeyBlock];
       if (!kPlain && c_.dropout > 0) dropout_factors(c_, row, k0, kKeyBlock, factor);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int g = 0; g < kGroups; ++g) {
         if (!kPlain && c_.dropout > 0) p[g] = p[g] * load16(factor + 16 * g);
         store16_n(s + 16 * g, p[g], 16);

@@ -368,11 +368,11 @@ class AmxForward {
   TEGULA_VEC void weigh_tiles(const float* s, char* p, const Row16& scale, const Row16& minus_m,
                               Row16& sum, Row16& rounded) {
     Row16 y[2 * n];
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int i = 0; i < 2 * n; ++i)
       y[i] = fma(load16(s + i / 2 * kF32Block + i % 2 * 16), scale, minus_m);
     exp2_weights(y);
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int i = 0; i < n; ++i) keep(p + i * kBf16Block, y[2 * i], y[2 * i + 1], sum, rounded);
   }
 
@@ -464,15 +464,15 @@ class AmxForward {
   static void add_rows(const Sums& rows, int which, float* to) {
     for (int r = 0; r < kStrip; r += kLanes) {
       Vf v[kLanes];
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
       for (int i = 0; i < kLanes; ++i) {
         const Row16 x = load16(rows[r + i][which]);
         v[i] = Row16::kRegs == 1 ? x.v[0] : x.v[0] + x.v[Row16::kRegs - 1];
       }
       transpose(v);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int half = kLanes / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
         for (int i = 0; i < half; ++i) v[i] = v[i] + v[i + half];
       store(to + r, load(to + r) + v[0]);
     }

@@ -67,7 +67,7 @@ struct ThinScores {
   const float* q_of(int h) const { return q + h * head.q; }
 
   static inline __attribute__((always_inline)) void add(Acc& acc, int h, const float* q, Vf k) {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int i = 0; i < kR; ++i) acc[h][i] = fma(set1(q[i]), k, acc[h][i]);
   }
   // kStep elements of the keys of one head; fetch(l) beside a lane's products.
@@ -77,12 +77,12 @@ struct ThinScores {
     asm("" : "+r"(q_at));  // or q's elements are kept for the other head, in memory
     Vf r[kSquare];
     load_transposed(reinterpret_cast<const float*>(k), stride / kPart, r);
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
     for (int l = 0; l < kSquare; ++l, q_at += kPart * kR / kOfQ) {
       fetch(l);
       if constexpr (kPairs) {
         const Vf k_pair = swap_halves(r[l]);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (int i = 0; i < kR; ++i) acc[h][i] = dot_pairs(acc[h][i], set1(q_at[i]), k_pair);
       } else if constexpr (kPart == 1) {
         add(acc, h, q_at, r[l]);
@@ -94,7 +94,7 @@ struct ThinScores {
   }
   // What is left, and what has no square: an element at a time.
   __attribute__((always_inline)) void add_one(Acc& acc, int64_t e) const {
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int h = 0; h < kHeads; ++h) {
       float k[kLanes];
       for (int l = 0; l < kLanes; ++l) k[l] = static_cast<float>(keys_of(h)[l * stride + e]);
@@ -111,9 +111,9 @@ struct ThinScores {
   template <class Ahead>
   void run(const Ahead& ahead, int64_t j, float* s, int64_t s_stride) const {
     Acc acc;
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (auto& of_head : acc)
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (Vf& v : of_head) v = zero();
     int64_t e = 0;
     if (std::is_same_v<T, float> || (std::is_same_v<T, bf16> && stride % 2 == 0)) {
@@ -124,7 +124,7 @@ struct ThinScores {
       const float *q0 = q, *q1 = q_of(kHeads - 1);
       for (; e + kLine <= d;
            e += kLine, k0 += kLine, k1 += kLine, q0 += kLine * kR / kOfQ, q1 += kLine * kR / kOfQ) {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (int64_t at = 0; at < kLine; at += kStep) {
           // The keys' lines are dealt out to the lanes of all squares of a line.
           constexpr int64_t kLanesAll = kLine / kStep * kHeads * kSquare,
@@ -143,7 +143,7 @@ struct ThinScores {
       }
       if (e + kStep <= d) fetch_all(ahead, j, e);
       for (; e + kStep <= d; e += kStep)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
         for (int h = 0; h < kHeads; ++h)
           add_square(acc, h, keys_of(h) + e, q_of(h) + e * kR, [](int) {});
     }
@@ -151,9 +151,9 @@ struct ThinScores {
       if (e % kLine == 0) fetch_all(ahead, j, e);
       add_one(acc, e);
     }
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int h = 0; h < kHeads; ++h)
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int i = 0; i < kR; ++i) store(s + i * s_stride + h * head.s, acc[h][i]);
   }
 };
@@ -206,9 +206,9 @@ __attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, co
   const auto sum = [&](int i, int v) __attribute__((always_inline)) {
     return acc + v / kTileNv * next_strip + i * kTileN + v % kTileNv * kLanes;
   };
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
   for (int i = 0; i < kR; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int v = 0; v < kVectors; ++v) a[i][v] = load(sum(i, v));
   const T* row = values.at + lo * values.stride + e;
   constexpr int64_t kLine = 64 / sizeof(T), kLines = ceil_div(kStrips * kTileN, kLine);
@@ -217,14 +217,14 @@ __attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, co
     if (begins_line) ahead.template of_values<kLines>(j, e);
     Vf y[kVectors];
     if constexpr (kWhole && kSplitsColumns<T, Ahead>) {
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int s = 0; s < kStrips; ++s) {
         const Vi pairs = bits(load(reinterpret_cast<const float*>(row + s * kTileN)));
         y[2 * s] = as_float(shl<16>(pairs));
         y[2 * s + 1] = as_float(pairs & set1i(static_cast<int32_t>(0xffff0000u)));
       }
     } else {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int v = 0; v < kVectors; ++v) {
         const int n = cols - v * kLanes;
         y[v] = kWhole || n >= kLanes ? load(row + v * kLanes)
@@ -232,16 +232,16 @@ __attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, co
                                      : zero();
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int i = 0; i < kR; ++i) {
       const Vf x = set1(p[i * kKeyBlock + j]);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int v = 0; v < kVectors; ++v) a[i][v] = fma(x, y[v], a[i][v]);
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
   for (int i = 0; i < kR; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int v = 0; v < kVectors; ++v) store(sum(i, v), a[i][v]);
 }
 template <class T, int kR, class Ahead>

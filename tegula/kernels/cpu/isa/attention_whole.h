@@ -27,17 +27,17 @@ TEGULA_VEC void add_products(Vf (&acc)[kM][kNv], const float* a, const float* b,
                              [[maybe_unused]] const float* fetched = nullptr) {
   const float* again = again_at(a);
   for (; n > 0; n -= kUnroll) {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int u = 0; u < kUnroll; ++u, a += kStep, again += kStep, b += kTileN) {
       if constexpr (kFetches) __builtin_prefetch(fetched, 1), fetched += 16;
       Vf bv[kNv];
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
       for (int i = 0; i < kM; ++i) {
         const Vf x = broadcast(a + i * kRow);
         const bool twice = kTileM == 14 && !kPairs && i % 7 < 4;
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
         for (int v = 0; v < kNv; ++v) {
           const Vf y = v > 0 && twice ? broadcast(again + i * kRow) : x;
           acc[i][v] = kPairs ? dot_pairs(acc[i][v], y, bv[v]) : fma(y, bv[v], acc[i][v]);
@@ -49,17 +49,17 @@ TEGULA_VEC void add_products(Vf (&acc)[kM][kNv], const float* a, const float* b,
 
 template <int kM, int kNv>
 TEGULA_VEC void store_tile(const Vf (&acc)[kM][kNv], float* dst, int64_t stride) {
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
   for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int v = 0; v < kNv; ++v) store(dst + i * stride + v * kLanes, acc[i][v]);
 }
 // From sums [kM][kTileN].
 template <int kM>
 TEGULA_VEC void load_tile(Vf (&acc)[kM][kTileNv], const float* src) {
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
   for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int v = 0; v < kTileNv; ++v) acc[i][v] = load(src + i * kTileN + v * kLanes);
 }
 
@@ -67,9 +67,9 @@ TEGULA_VEC void load_tile(Vf (&acc)[kM][kTileNv], const float* src) {
 template <int kNv = kTileNv, bool kPairs = false>
 TEGULA_APART void multiply_strips(const float* a, const float* b, int64_t k, float* dst) {
   WholeTile<kTileM, kNv> acc;
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
   for (auto& row : acc)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (Vf& x : row) x = zero();
   add_products<1, kTileM, 1, false, kPairs>(acc, a, b, k);
   store_tile(acc, dst, kKeyBlock);
@@ -137,13 +137,13 @@ TEGULA_APART int weigh_whole(float* s, const float* shift, float (*l)[16], float
     float* at = s + i * kKeyBlock;
     const Vf m = broadcast(shift + i);
     Row16 sum;
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int g = 0; g < kKeyBlock; g += kWeighedAtOnce * kLanes) {
       Vf p[kWeighedAtOnce];
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int v = 0; v < kWeighedAtOnce; ++v) p[v] = (load(at + g + v * kLanes) - m) * set1(log2);
       exp2_weights(p);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int v = 0; v < kWeighedAtOnce; ++v) {
         store(at + g + v * kLanes, p[v]);
         Vf& part = sum.v[v % Row16::kRegs];
@@ -167,17 +167,17 @@ TEGULA_APART int weigh_edge_rows(float* s, const float* shift, float (*l)[16], f
     const auto hi = static_cast<int>(row[i].keys.hi - k0);
     const Vf m = broadcast(shift + i);
     Vf p[kGroups], sum;
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int v = 0; v < kGroups; ++v) p[v] = (load(at + v * kLanes) - m) * set1(log2);
     exp2_weights(p);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int v = 0; v < kGroups; ++v) {
       p[v] = select(first_n(hi - v * kLanes), p[v], zero());  // hidden scores may be NaN
       sum = v == 0 ? p[0] : sum + p[v];
     }
     if (exceeds({{sum}}, kMostWeight)) [[unlikely]]
       return i;
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int v = 0; v < kGroups; ++v) store(at + v * kLanes, p[v]);
     store16_n(l[i], load16(l[i]) + Row16{{sum}}, 16);
   }
@@ -192,11 +192,11 @@ TEGULA_APART void weigh_gradients_whole(float* p, float* ds, const float* lse, c
     const Vf minus_lse = -broadcast(lse + i), row_delta = broadcast(delta + i);
     for (int g = 0; g < kKeyBlock; g += kWeighedAtOnce * kLanes) {
       Vf weight[kWeighedAtOnce];
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int v = 0; v < kWeighedAtOnce; ++v)
         weight[v] = fma(load(p + v * kLanes), set1(scale), minus_lse) * set1(kLog2E);
       exp2_weights(weight);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
       for (int v = 0; v < kWeighedAtOnce; ++v) {
         store(p + v * kLanes, weight[v]);
         store(ds + v * kLanes, weight[v] * (load(ds + v * kLanes) - row_delta));

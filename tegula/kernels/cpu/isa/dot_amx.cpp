@@ -35,7 +35,7 @@ struct Rest {
     row = std::min(row + n, rows);
     if (n_with > 0)
       for (int i = begin; i < row; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
         for (int j = i * kStrip; j < i * kStrip + vectors * kLanes; j += kLanes) {
           Vf y = load(with[0] + j) + load(sums + j);
           if (n_with > 1) y = load(with[1] + j) + y;

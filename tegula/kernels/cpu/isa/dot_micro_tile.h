@@ -13,7 +13,7 @@ TEGULA_VEC const float* on(const float* a, int64_t n) {
 }
 constexpr int kAhead = 8;  // steps of k that packing fetches ahead
 TEGULA_VEC void fetch_strip(const char* at) {
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
   for (int i = 0; i < kFetchedRows * kTileN * 4; i += 64) __builtin_prefetch(at + i, 0, 2);
 }
 // kM floats, as two halves that overlap. (A masked load may read any memory, says the compiler, and
@@ -52,7 +52,7 @@ TEGULA_VEC void copy_rows(StripCopy& c) {
   const float* from = c.from;
   float* to = c.to;
   for (int64_t i = n; i > 0; --i, from = on(from, c.stride), to += kTileN)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int v = 0; v < kTileNv; ++v) {
       __builtin_prefetch(on(from, ahead * c.stride + v * kLanes));
       __builtin_prefetch(to + ahead * kTileN + v * kLanes, 1);
@@ -87,9 +87,9 @@ static void micro_tile(const MicroArgs& u) {
   float* due = nullptr;  // where the next row of acc is to be stored
   int64_t due_stride = 0;
   const auto each = [](auto f) __attribute__((always_inline)) {
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
     for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int v = 0; v < kNv; ++v) f(i, v);
   };
   const auto store_due = [&](int i, int v) __attribute__((always_inline)) {
@@ -124,15 +124,15 @@ static void micro_tile(const MicroArgs& u) {
       if constexpr (kByThrees && kFetchesRows)
         __builtin_prefetch(far_a, 0, 2), far_a += u.far_a_step;
       Vf bv[kNv];
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
       for (int i = 0; i < kM; ++i) {
         const Vf x = broadcast(kByThrees   ? row(i) + i % 3 * stride
                                : kIsChunks ? a + i * kChunk
                                            : a + (kIsPanel ? i : i * stride));
         const bool twice = kByChunks && !kPairs && i % 7 < 4;
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
         for (int v = 0; v < kNv; ++v) {
           before(i, v);
           const Vf y = v > 0 && twice ? broadcast(again + i * (kIsChunks ? kChunk : 1)) : x;
@@ -193,12 +193,12 @@ static void micro_tile(const MicroArgs& u) {
       if constexpr (kByChunks) {
         while (k > 0) {
           const int64_t n = k < left ? k : left;
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
           for (int64_t i = n; i > 0; --i) step([](int, int) {});
           k -= n, took(n);
         }
       } else {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (; k > 0; --k) step([](int, int) {});
       }
       for (int l = 0; l < p->n_merge; ++l) {

@@ -29,10 +29,10 @@ void register_tile(const Matmul& x, int64_t i, int64_t j, int rows, int cols, in
     for (int v = 0; v < kVectors; ++v)
       b[v] = is_whole ? load(row + v * kLanes)
                       : load_n(row + v * kLanes, std::clamp(cols - v * kLanes, 0, kLanes));
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
     for (int r = 0; r < kV1; ++r) {
       const Vf ar = broadcast(a[r] + k);
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(ar, b[v], acc[r][v]);
     }
   }

@@ -52,10 +52,10 @@ struct Task {
 template <class In, int kG, int kN, bool kWhole>
 TEGULA_VEC void add_block(const In* p, int64_t b_row, const float* x, int n, float* sums, int ld) {
   Vf acc[kG][2];
-#pragma GCC unroll 6
+#pragma GCC unroll unrolled(6)
   for (int i = 0; i < kG; ++i)
     acc[i][0] = load(sums + i * ld), acc[i][1] = load(sums + i * ld + kLanes);
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
   for (int r = 0; r < kN; ++r, p += b_row) {
     __builtin_prefetch(p + 512 / sizeof(In));
     Vf y[2];
@@ -65,13 +65,13 @@ TEGULA_VEC void add_block(const In* p, int64_t b_row, const float* x, int n, flo
       y[0] = load_n(p, std::min(n, kLanes));
       y[1] = n > kLanes ? load_n(p + kLanes, n - kLanes) : zero();
     }
-#pragma GCC unroll 6
+#pragma GCC unroll unrolled(6)
     for (int i = 0; i < kG; ++i) {
       const Vf a = set1(x[r * kG + i]);
       acc[i][0] = fma(a, y[0], acc[i][0]), acc[i][1] = fma(a, y[1], acc[i][1]);
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll unrolled(6)
   for (int i = 0; i < kG; ++i)
     store(sums + i * ld, acc[i][0]), store(sums + i * ld + kLanes, acc[i][1]);
 }
@@ -83,7 +83,7 @@ TEGULA_VEC void add_pairs(const bf16* p, int64_t b_row, int n_k, const float* x,
                           int ld) {
   Vf part[2][kG][2];
   for (auto& chain : part)
-#pragma GCC unroll 6
+#pragma GCC unroll unrolled(6)
     for (int i = 0; i < kG; ++i) chain[i][0] = chain[i][1] = zero();
   const auto add = [&](Vf(&chain)[kG][2], int r) __attribute__((always_inline)) {
     const bf16* at = p + r * b_row;
@@ -95,7 +95,7 @@ TEGULA_VEC void add_pairs(const bf16* p, int64_t b_row, int n_k, const float* x,
       y[0] = load_n(at, std::min(n, kLanes));
       y[1] = n > kLanes ? load_n(at + kLanes, n - kLanes) : zero();
     }
-#pragma GCC unroll 6
+#pragma GCC unroll unrolled(6)
     for (int i = 0; i < kG; ++i) {
       const Vf a = set1(x[r * kG + i]);
       chain[i][0] = fma(a, y[0], chain[i][0]), chain[i][1] = fma(a, y[1], chain[i][1]);
@@ -104,7 +104,7 @@ TEGULA_VEC void add_pairs(const bf16* p, int64_t b_row, int n_k, const float* x,
   int r = 0;
   for (; r + 2 <= n_k; r += 2) add(part[0], r), add(part[1], r + 1);
   if (r < n_k) add(part[0], r);
-#pragma GCC unroll 6
+#pragma GCC unroll unrolled(6)
   for (int i = 0; i < kG; ++i)
     for (int v = 0; v < 2; ++v) {
       float* to = sums + i * ld + v * kLanes;
@@ -135,7 +135,8 @@ void add_run(const Task& t, const float* a, const In* b, int n_k, float* sums) {
   if constexpr (kOrder == ThinOrder::kPairs)
     add_pairs<kG, false>(b + j, b_row, n_k, at, cols - j, sums + j, ld);
   else
-    add_block<In, kG, kN, false>(b + j, b_row, at, cols - j, sums + j, ld);
+    for (int r = 0; r < kN; ++r)  // of the last columns a row at a time: less code
+      add_block<In, kG, 1, false>(b + j + r * b_row, b_row, at + r * kG, cols - j, sums + j, ld);
 }
 
 // n_k rows of b: kN or, in the order of pairs, fewer.
@@ -193,8 +194,7 @@ constexpr int groups_of_columns(int rows) { return rows <= 2 ? 2 : 1; }
 
 // k is contiguous: kLanes columns by kLanes of k are transposed in registers; a few columns over
 // all of k, shards within, so that memory is read along k. kM rows of some; the first come first.
-template <class In, ThinOrder kOrder, int kM, int kGroups = groups_of_columns(kM),
-          bool kIsFirst = true>
+template <class In, ThinOrder kOrder, int kM, int kGroups = groups_of_columns(kM)>
 struct ThinColumns {
   static constexpr bool kHasPairsOrder = kOrder == ThinOrder::kPairs;
   // Two of k at a time in each lane, taken apart after the transposition.
@@ -266,13 +266,13 @@ struct ThinColumns {
   void step(int j, int g, int64_t k, Vf (&acc)[kM], Vf (&part)[2][kM]) const {
     const int64_t row = t.s.n, n_k = t.c.k.count;
     const In* p = b + (t.n0 + j + g * kLanes) * row + k;
-    if (kIsFirst && k % kLine < kWide) {  // once a line
+    if (k % kLine < kWide && first_row == 0) {  // once a line
       const In* next = b + (t.n0 + j + kStep) * row + (k / kLine * kGroups + g) * kLanes * kLine;
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
       for (int l = 0; l < kLanes; ++l) __builtin_prefetch(next + l * kLine, 0, 2);
     }
     Vf r[kLanes];
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
     for (int l = 0; l < kLanes; ++l) {
       if constexpr (kIsPaired) {
         std::memcpy(&r[l], p + l * row, sizeof(Vf));
@@ -282,11 +282,11 @@ struct ThinColumns {
     }
     transpose(r);
     const float* a_k = a + k;
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
     for (int l = 0; l < kLanes; ++l) {
       if constexpr (kIsPaired) {
         const Vf even = low_bf16(r[l]), odd = high_bf16(r[l]);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (int i = 0; i < kM; ++i) {
           const Vf first = set1(a_k[i * n_k + 2 * l]), second = set1(a_k[i * n_k + 2 * l + 1]);
           if constexpr (kHasPairsOrder) {
@@ -296,7 +296,7 @@ struct ThinColumns {
           }
         }
       } else {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (int i = 0; i < kM; ++i) acc[i] = fma(set1(a_k[i * n_k + l]), r[l], acc[i]);
       }
     }
@@ -324,16 +324,16 @@ void many_thin_columns(const Task& t, const In* b) {
     ThinColumns<In, kOrder, 4, 1>{t, b}.run_step(j);
     for (int g = 1, i = 4; g < groups; ++g, i += 4) switch (t.rows() - i) {
         case 1:
-          ThinColumns<In, kOrder, 1, 1, false>{t, b, i}.run_step(j);
+          ThinColumns<In, kOrder, 1, 1>{t, b, i}.run_step(j);
           break;
         case 2:
-          ThinColumns<In, kOrder, 2, 1, false>{t, b, i}.run_step(j);
+          ThinColumns<In, kOrder, 2, 1>{t, b, i}.run_step(j);
           break;
         case 3:
-          ThinColumns<In, kOrder, 3, 1, false>{t, b, i}.run_step(j);
+          ThinColumns<In, kOrder, 3, 1>{t, b, i}.run_step(j);
           break;
         default:
-          ThinColumns<In, kOrder, 4, 1, false>{t, b, i}.run_step(j);
+          ThinColumns<In, kOrder, 4, 1>{t, b, i}.run_step(j);
           break;
       }
   }

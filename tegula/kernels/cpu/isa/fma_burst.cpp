@@ -13,7 +13,7 @@ static void burst(const FmaBurst& b) {
   for (Vf& a : acc) a = set1(1.0f);
   const Vf x = set1(0.999f), y = set1(0.001f);
   for (int64_t i = 0; i < b.rounds; ++i) {
-#pragma GCC unroll 12
+#pragma GCC unroll unrolled(12)
     for (Vf& a : acc) a = kPairs ? dot_pairs(a, x, y) : fma(a, x, y);
   }
   volatile float sink;

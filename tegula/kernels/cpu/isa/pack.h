@@ -28,7 +28,7 @@ static void pack_adjacent(const PanelArgs<T>& p) {
   const int tail = p.width - (kVectors - 1) * kLanes;
   for (int64_t k = 0; k < p.n_k; ++k, src += p.k_stride, dst += p.ld) {
     __builtin_prefetch(src + 12 * p.k_stride);
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int v = 0; v < kVectors - 1; ++v) store(dst + v * kLanes, load(src + v * kLanes));
     const T* last = src + (kVectors - 1) * kLanes;
     store(dst + (kVectors - 1) * kLanes, tail == kLanes ? load(last) : load_n(last, tail));
@@ -42,12 +42,12 @@ static void pack_strips(const T* src, int64_t k_stride, int64_t n_k, float* dst,
                         int64_t next_strip) {
   constexpr int kWidth = kVectors * kLanes, kLine = 64 / sizeof(T), kAhead = 4;
   for (int64_t k = 0; k < n_k; ++k, src += k_stride, dst += kWidth) {
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
     for (int j = 0; j < kStrips * kWidth; j += kLine)
       __builtin_prefetch(src + kAhead * k_stride + j);
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
     for (int s = 0; s < kStrips; ++s)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int v = 0; v < kVectors; ++v)
         store(dst + s * next_strip + v * kLanes, load(src + s * kWidth + v * kLanes));
   }
@@ -68,13 +68,13 @@ static void pack_transposed(const PanelArgs<T>& p) {
     constexpr int64_t kLine = 64 / sizeof(T), kAhead = 512 / sizeof(T);
     for (int64_t k = 0; k < p.n_k; k += kLanes) {
       if (k % kLine < kLanes && k + kAhead < p.n_k) {
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
         for (int j = 0; j < kLanes; ++j) __builtin_prefetch(row[j] + k + kAhead);
       }
       const int n_k = p.n_k - k < kLanes ? static_cast<int>(p.n_k - k) : kLanes;
       Vf r[kLanes];
       if (n_k == kLanes) {
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
         for (int j = 0; j < kLanes; ++j) r[j] = load(row[j] + k);
       } else {
         for (int j = 0; j < kLanes; ++j) r[j] = load_n(row[j] + k, n_k);
@@ -82,7 +82,7 @@ static void pack_transposed(const PanelArgs<T>& p) {
       for (int j = n; j < kLanes; ++j) r[j] = zero();
       transpose(r);
       if (n_k == kLanes) {
-#pragma GCC unroll 16
+#pragma GCC unroll unrolled(16)
         for (int j = 0; j < kLanes; ++j) store(dst + (k + j) * p.ld, r[j]);
       } else {
         for (int j = 0; j < n_k; ++j) store(dst + (k + j) * p.ld, r[j]);

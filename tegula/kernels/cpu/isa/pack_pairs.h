@@ -27,7 +27,7 @@ static void pack_pair_rows(const bf16* src, int width, int64_t half, int64_t n_k
   const int tail = width - (kVectors - 1) * kLanes;
   for (int64_t k = 0; k < n_k; ++k, src += 2 * half, dst += ld) {
     __builtin_prefetch(src + 12 * half), __builtin_prefetch(src + 13 * half);
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
     for (int v = 0; v < kVectors; ++v) {
       const bf16* at = src + v * kLanes;
       const int n = v < kVectors - 1 ? kLanes : tail;
@@ -42,13 +42,13 @@ static void pack_pair_strips(const bf16* src, int64_t half, int64_t n_k, float* 
                              int64_t next_strip) {
   constexpr int kWidth = kVectors * kLanes, kLine = 32, kAhead = 8;  // rows
   for (int64_t k = 0; k < n_k; ++k, src += 2 * half, dst += kWidth) {
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
     for (int j = 0; j < kStrips * kWidth; j += kLine)
       __builtin_prefetch(src + kAhead * half + j),
           __builtin_prefetch(src + (kAhead + 1) * half + j);
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
     for (int s = 0; s < kStrips; ++s)
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int v = 0; v < kVectors; ++v) {
         const bf16* at = src + s * kWidth + v * kLanes;
         store(dst + s * next_strip + v * kLanes, zip_pairs(load(at), load(at + half)));

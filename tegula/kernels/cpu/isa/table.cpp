@@ -26,13 +26,16 @@ static constexpr Isa kIsa = Isa::kPortable;
 
 static constexpr IsaTable kTable = {
     .isa = kIsa,
-#if defined(TEGULA_ISA_AMX)  // the others are filled in from AVX-512's table
+#if defined(TEGULA_ISA_AMX)  // what a set lacks is filled in from another's (common/isa.cpp)
 #define TEGULA_ISA_KERNEL(name) .name = nullptr,
 #define TEGULA_ISA_ENTRY(name, Args) .name = nullptr,
 #define TEGULA_ISA_TILES(name) .name = name,
 #else
 #define TEGULA_ISA_KERNEL(name) .name = name,
 #define TEGULA_ISA_ENTRY(name, Args) .name = name,
+#if defined(TEGULA_ISA_AVX512)
+#define TEGULA_ISA_TILES(name) .name = nullptr,
+#endif
 #endif
 #include "tegula/kernels/cpu/isa/entries.inc"
 #undef TEGULA_ISA_KERNEL

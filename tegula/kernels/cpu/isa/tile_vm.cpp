@@ -137,7 +137,7 @@ template <int K, class F, class C>
 TEGULA_VEC void reduce_run(const float* (&p)[K][F::kN], const int64_t (&step)[K][F::kN],
                            Row16 (&acc)[K], int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int k = 0; k < K; ++k) {
       acc[k] = map16([&](int j) {
         return C{}(acc[k].v[j], call<F>([&](int s) { return load(p[k][s] + j * kLanes); }));
@@ -163,14 +163,14 @@ struct LongRun {
     int64_t by[K][F::kN];
     Row16 sum[K];
     LongSum all[K];
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int k = 0; k < K; ++k) {
       for (int s = 0; s < F::kN; ++s) q[k][s] = p[k][s], by[k][s] = step[k][s];
       sum[k] = acc[k], all[k] = has_total ? total[k] : LongSum{};
     }
     for (;;) {
       if (steps == kSumPart && (n > 0 || more)) {
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
         for (int k = 0; k < K; ++k) take(all[k], sum[k]);
         steps = 0, has_total = true;
       }
@@ -179,7 +179,7 @@ struct LongRun {
       reduce_run<K, F, Sum>(q, by, sum, now);
       steps += now / 16, n -= now;
     }
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int k = 0; k < K; ++k) {
       for (int s = 0; s < F::kN; ++s) p[k][s] = q[k][s];
       acc[k] = sum[k], total[k] = all[k];
@@ -213,13 +213,13 @@ TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
       std::memcpy(&run.total[0], kept.total, sizeof kept.total);
       run.steps = kept.steps, run.has_total = kept.has_total;
     }
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int k = 0; k < K; ++k) {
       for (int s = 0; s < kN; ++s) run.p[k][s] = p[k][s], run.step[k][s] = step[k][s];
       run.acc[k] = acc[k];
     }
     run.add(i, i < o.n);
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int k = 0; k < K; ++k) {
       for (int s = 0; s < kN; ++s) p[k][s] = run.p[k][s];
       acc[k] = run.acc[k];

@@ -131,23 +131,31 @@ TileFn any(DType dtype) {
   return dtype == DType::kBF16 ? map_any<RoundBf16<F>> : then_round<map_any<F>>;
 }
 
-// Cheap instructions hold scalars in registers.
+// Cheap instructions hold scalars in registers, where there are registers for vectors.
 template <class F>
-TileFn cheap(DType dtype, unsigned scalars) {
+TileFn cheap(DType dtype, [[maybe_unused]] unsigned scalars) {
   if (dtype != DType::kF32 && dtype != DType::kBF16) return then_round<map_any<F>>;
+#if !TEGULA_UNROLLS
+  return any<F>(dtype);
+#else
   const bool bf = dtype == DType::kBF16;
   if constexpr (F::kN == 2) {
     if (scalars == 1) return bf ? map_f32<RoundBf16<F>, 1> : map_f32<F, 1>;
     if (scalars == 2) return bf ? map_f32<RoundBf16<F>, 2> : map_f32<F, 2>;
   }
   return bf ? map_f32<RoundBf16<F>> : map_f32<F>;
+#endif
 }
 
 // The variant that holds just these sources as scalars; `other` where none is compiled.
 template <class F, unsigned... kScalars>
 TileFn by_scalars(unsigned scalars, TileFn other) {
   TileFn found = other;
+#if TEGULA_UNROLLS
   static_cast<void>(((scalars == kScalars && (found = map_f32<F, kScalars>, true)) || ...));
+#else
+  if (((scalars == kScalars) || ...)) found = map_any<F>;
+#endif
   return found;
 }
 

@@ -31,7 +31,7 @@ void map_f32(const TileOp& o) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* p[kN];
     Vf c[kN];
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int k = 0; k < kN; ++k) {
       p[k] = static_cast<const float*>(o.src[k]) + r * o.row_step[k];
       if (kScalars >> k & 1) c[k] = set1(*p[k]);
@@ -39,7 +39,7 @@ void map_f32(const TileOp& o) {
     float* d = static_cast<float*>(o.dst) + r * o.pitch;
     const auto block = [&](int64_t i) __attribute__((always_inline)) {
       __builtin_prefetch(ahead + i * 4, 0, 2);
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int j = 0; j < 16; j += kLanes)
         store(d + i + j, call<F>([&](int k) __attribute__((always_inline)) {
                 return kScalars >> k & 1 ? c[k] : load(p[k] + i + j);
@@ -82,7 +82,7 @@ void map_any(const TileOp& o) {
     float* const end = d + o.n;
     for (; d != end; d += 16, ahead += 64) {
       __builtin_prefetch(ahead, 0, 2);
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
       for (int j = 0; j < 16; j += kLanes)
         store(d + j, call<F>([&](int k) { return load(p[k] + j); }));
       for (int k = 0; k < kN; ++k) p[k] += step[k];

@@ -23,7 +23,7 @@ TEGULA_VEC void philox_blocks(uint64_t seed, uint64_t stream, uint64_t b, uint32
   U64x4 c0 = block, c1 = block >> 32;
   U64x4 c2 = U64x4{} + (stream & 0xffffffffu), c3 = U64x4{} + (stream >> 32);
   auto k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-#pragma GCC unroll 10
+#pragma GCC unroll unrolled(10)
   for (int round = 0; round < 10; ++round) {
     const U64x4 p0 = mul_wide(c0, 0xD2511F53u), p1 = mul_wide(c2, 0xCD9E8D57u);
     c0 = (p1 >> 32) ^ c1 ^ uint64_t { k0 };

@@ -22,7 +22,6 @@
 // so a row of any length has the error of a short one, and one of up to 512 elements is one part.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -31,6 +30,17 @@
 
 // Internal linkage, always inlined: nothing compiled for one instruction set leaks to another.
 #define TEGULA_VEC static inline __attribute__((always_inline, unused))
+
+// Where the compiler has no multiply-add (portable code on x86-64), fma is a call, which takes
+// longer than all around it. Functions of some length are then called, too, and loops over
+// registers stay loops: a fifth of the compiler's work.
+#if defined(TEGULA_ISA_AVX512) || defined(TEGULA_ISA_AVX2) || defined(__FP_FAST_FMAF)
+#define TEGULA_VEC_LONG TEGULA_VEC
+#define TEGULA_UNROLLS 1
+#else
+#define TEGULA_VEC_LONG static __attribute__((noinline, unused))
+#define TEGULA_UNROLLS 0
+#endif
 
 #if defined(TEGULA_ISA_AVX512)
 #define TEGULA_ISA_NS avx512
@@ -47,6 +57,9 @@
 #endif
 
 namespace tegula::kernel::TEGULA_ISA_NS {
+
+// The argument of `#pragma GCC unroll` for loops over registers.
+constexpr int unrolled(int n) { return TEGULA_UNROLLS ? n : 1; }
 
 #if !defined(TEGULA_ISA_COUNTED)
 // One f32 of memory to all lanes. (The counted build counts it as one read.)
@@ -73,7 +86,7 @@ TEGULA_VEC Vf copysign(Vf a, Vf s) {
 }
 
 TEGULA_VEC Vf widen_bf16(Vi u16) { return as_float(shl<16>(u16)); }
-TEGULA_VEC Vi narrow_bf16(Vf a) {
+TEGULA_VEC_LONG Vi narrow_bf16(Vf a) {
 #if defined(__AVX512BF16__)  // the same but for denormals, which sums of tiles are not
   return {_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a.v)))};
 #endif
@@ -83,7 +96,7 @@ TEGULA_VEC Vi narrow_bf16(Vf a) {
 }
 
 // What a stored bf16 widens to.
-TEGULA_VEC Vf round_bf16(Vf a) {
+TEGULA_VEC_LONG Vf round_bf16(Vf a) {
 #if defined(__AVX512BF16__)
   return widen_bf16(narrow_bf16(a));
 #endif
@@ -99,11 +112,11 @@ TEGULA_VEC void store(f16* p, Vf a) { narrow_f16(p, a); }
 
 #if !defined(TEGULA_ISA_AVX512)
 // 16-bit tails go through a full vector on the stack.
-TEGULA_VEC void load_u16_n(void* to, const void* p, int n) {
+TEGULA_VEC_LONG void load_u16_n(void* to, const void* p, int n) {
   std::memset(to, 0, 2 * kLanes);
   if (n > 0) std::memcpy(to, p, static_cast<size_t>(n < kLanes ? n : kLanes) * 2);
 }
-TEGULA_VEC void store_u16_n(void* p, const void* from, int n) {
+TEGULA_VEC_LONG void store_u16_n(void* p, const void* from, int n) {
   if (n > 0) std::memcpy(p, from, static_cast<size_t>(n < kLanes ? n : kLanes) * 2);
 }
 #endif
@@ -138,7 +151,7 @@ TEGULA_VEC Row16 row16(float x) {
 template <class F>
 TEGULA_VEC Row16 map16(F&& f) {
   Row16 r;
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
   for (int i = 0; i < Row16::kRegs; ++i) r.v[i] = f(i);
   return r;
 }
@@ -149,7 +162,7 @@ TEGULA_VEC Row16 load16(const T* p) {
 }
 // The first n lanes (n may be past 16); the others hold `fill`.
 template <class T>
-TEGULA_VEC Row16 load16_n(const T* p, int64_t n, float fill = 0) {
+TEGULA_VEC_LONG Row16 load16_n(const T* p, int64_t n, float fill = 0) {
   if (n >= 16) return load16(p);
   return map16([&](int i) {
     const int left = static_cast<int>(n) - i * kLanes;
@@ -158,7 +171,7 @@ TEGULA_VEC Row16 load16_n(const T* p, int64_t n, float fill = 0) {
   });
 }
 template <class T>
-TEGULA_VEC void store16_n(T* p, const Row16& r, int64_t n) {
+TEGULA_VEC_LONG void store16_n(T* p, const Row16& r, int64_t n) {
   for (int i = 0; i < Row16::kRegs; ++i) {
     const int64_t left = n - i * kLanes;
     if (left >= kLanes) {
@@ -198,7 +211,7 @@ TEGULA_VEC LongSum::D widened(Vf a) {
 }
 // Takes the partial results, which are 0 from then on.
 TEGULA_VEC void take(LongSum& sum, Row16& part) {
-#pragma GCC unroll 2
+#pragma GCC unroll unrolled(2)
   for (int i = 0; i < Row16::kRegs; ++i) sum.total[i] += widened(part.v[i]);
   part = row16(0);
 }
@@ -213,10 +226,10 @@ TEGULA_VEC Row16 rounded(const LongSum& sum, const Row16& last) {
 }
 
 // The tree of "lane16".
-TEGULA_VEC float reduce_add(const Row16& a) {
+TEGULA_VEC_LONG float reduce_add(const Row16& a) {
   return sum_lanes(Row16::kRegs == 1 ? a.v[0] : a.v[0] + a.v[Row16::kRegs - 1]);
 }
-TEGULA_VEC float reduce_max(const Row16& a) {
+TEGULA_VEC_LONG float reduce_max(const Row16& a) {
   return max_lanes(Row16::kRegs == 1 ? a.v[0] : max(a.v[0], a.v[Row16::kRegs - 1]));
 }
 

@@ -1,7 +1,7 @@
 // Vf in plain C++ with the compiler's vector extension; vec.h says what each operation does.
 #pragma once
 
-// Every function here is inlined, so that no vector crosses a call and no ABI is at stake.
+// Vectors cross calls within one source only: no ABI is at stake.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace tegula::kernel::portable {
@@ -37,13 +37,13 @@ TEGULA_VEC Vf load(const float* p) {
   return a;
 }
 TEGULA_VEC void store(float* p, Vf a) { std::memcpy(p, &a.v, sizeof a.v); }
-TEGULA_VEC Vf load_n(const float* p, int n) {
+TEGULA_VEC_LONG Vf load_n(const float* p, int n) {
   Vf a = zero();
   for (int i = 0; i < kLanes; ++i)
     if (i < n) a.v[i] = p[i];
   return a;
 }
-TEGULA_VEC void store_n(float* p, Vf a, int n) {
+TEGULA_VEC_LONG void store_n(float* p, Vf a, int n) {
   for (int i = 0; i < kLanes; ++i)
     if (i < n) p[i] = a.v[i];
 }
@@ -58,25 +58,44 @@ TEGULA_VEC Vf operator+(Vf a, Vf b) { return {a.v + b.v}; }
 TEGULA_VEC Vf operator-(Vf a, Vf b) { return {a.v - b.v}; }
 TEGULA_VEC Vf operator*(Vf a, Vf b) { return {a.v * b.v}; }
 TEGULA_VEC Vf operator/(Vf a, Vf b) { return {a.v / b.v}; }
+// c = a·b + c.
+TEGULA_VEC_LONG void fma_by_library(FloatLanes* c, const FloatLanes* a, const FloatLanes* b) {
+  for (int i = 0; i < kLanes; ++i) (*c)[i] = __builtin_fmaf((*a)[i], (*b)[i], (*c)[i]);
+}
+// Where the machine at hand has a multiply-add, four lanes with it, as the library does one.
+TEGULA_VEC_LONG void fma_lanes(FloatLanes* c, const FloatLanes* a, const FloatLanes* b) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("fma")) {
+    typedef float Half __attribute__((vector_size(16), may_alias));
+    auto* sum = reinterpret_cast<Half*>(c);
+    const auto *x = reinterpret_cast<const Half*>(a), *y = reinterpret_cast<const Half*>(b);
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum[0]) : "x"(x[0]), "x"(y[0]));
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum[1]) : "x"(x[1]), "x"(y[1]));
+    return;
+  }
+#endif
+  fma_by_library(c, a, b);
+}
 TEGULA_VEC Vf fma(Vf a, Vf b, Vf c) {
-  for (int i = 0; i < kLanes; ++i) c.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+  fma_lanes(&c.v, &a.v, &b.v);
   return c;
 }
 TEGULA_VEC Vf fnma(Vf a, Vf b, Vf c) {
-  for (int i = 0; i < kLanes; ++i) c.v[i] = __builtin_fmaf(-a.v[i], b.v[i], c.v[i]);
+  a.v = -a.v;
+  fma_lanes(&c.v, &a.v, &b.v);
   return c;
 }
 TEGULA_VEC Vf max(Vf a, Vf b) { return {a.v > b.v ? a.v : b.v}; }
 TEGULA_VEC Vf min(Vf a, Vf b) { return {a.v < b.v ? a.v : b.v}; }
-TEGULA_VEC Vf sqrt(Vf a) {
+TEGULA_VEC_LONG Vf sqrt(Vf a) {
   for (int i = 0; i < kLanes; ++i) a.v[i] = __builtin_sqrtf(a.v[i]);
   return a;
 }
-TEGULA_VEC Vf round(Vf a) {
+TEGULA_VEC_LONG Vf round(Vf a) {
   for (int i = 0; i < kLanes; ++i) a.v[i] = __builtin_nearbyintf(a.v[i]);
   return a;
 }
-TEGULA_VEC Vf floor(Vf a) {
+TEGULA_VEC_LONG Vf floor(Vf a) {
   for (int i = 0; i < kLanes; ++i) a.v[i] = __builtin_floorf(a.v[i]);
   return a;
 }
@@ -125,7 +144,7 @@ template <int K>
 TEGULA_VEC Vi sar(Vi a) {
   return {a.v >> K};
 }
-TEGULA_VEC Vi to_int(Vf a) {
+TEGULA_VEC_LONG Vi to_int(Vf a) {
   Vi r;
   for (int i = 0; i < kLanes; ++i) {
     const float x = a.v[i];
@@ -135,7 +154,7 @@ TEGULA_VEC Vi to_int(Vf a) {
   return r;
 }
 TEGULA_VEC Vf to_float(Vi a) { return {__builtin_convertvector(a.v, FloatLanes)}; }
-TEGULA_VEC Vf gather(const float* base, Vi index) {
+TEGULA_VEC_LONG Vf gather(const float* base, Vi index) {
   Vf r;
   for (int i = 0; i < kLanes; ++i) r.v[i] = base[index.v[i]];
   return r;
@@ -153,28 +172,28 @@ TEGULA_VEC void store_u16(void* p, Vi a) {
   for (int i = 0; i < kLanes; ++i) t[i] = static_cast<uint16_t>(a.v[i]);
   std::memcpy(p, t, sizeof t);
 }
-TEGULA_VEC Vf widen_f16(const void* p) {
+TEGULA_VEC_LONG Vf widen_f16(const void* p) {
   f16 t[kLanes];
   std::memcpy(t, p, sizeof t);
   Vf r;
   for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(t[i]);
   return r;
 }
-TEGULA_VEC void narrow_f16(void* p, Vf a) {
+TEGULA_VEC_LONG void narrow_f16(void* p, Vf a) {
   f16 t[kLanes];
   for (int i = 0; i < kLanes; ++i) t[i] = f16(a.v[i]);
   std::memcpy(p, t, sizeof t);
 }
 
 // Lane j takes j + 4, then j + 2, then j + 1: the end of the tree of "lane16".
-TEGULA_VEC float sum_lanes(Vf a) {
+TEGULA_VEC_LONG float sum_lanes(Vf a) {
   float t[kLanes];
   store(t, a);
   for (int w = kLanes / 2; w > 0; w /= 2)
     for (int j = 0; j < w; ++j) t[j] = t[j] + t[j + w];
   return t[0];
 }
-TEGULA_VEC float max_lanes(Vf a) {
+TEGULA_VEC_LONG float max_lanes(Vf a) {
   float t[kLanes];
   store(t, a);
   for (int w = kLanes / 2; w > 0; w /= 2)
@@ -183,7 +202,7 @@ TEGULA_VEC float max_lanes(Vf a) {
 }
 
 // Row j becomes column j.
-TEGULA_VEC void transpose(Vf (&r)[kLanes]) {
+TEGULA_VEC_LONG void transpose(Vf (&r)[kLanes]) {
   float t[kLanes][kLanes];
   for (int j = 0; j < kLanes; ++j)
     for (int i = 0; i < kLanes; ++i) t[i][j] = r[j].v[i];
@@ -192,14 +211,13 @@ TEGULA_VEC void transpose(Vf (&r)[kLanes]) {
 
 // r[e] = column e of kLanes rows, `stride` apart, e < kSquare.
 inline constexpr int kSquare = kLanes;
-TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
-#pragma GCC unroll 16
+TEGULA_VEC_LONG void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
   for (int i = 0; i < kSquare; ++i) r[i] = load(p + i * stride);
   transpose(r);
 }
 
 // r[e] = column e of kLanes rows, `stride` apart.
-TEGULA_VEC void load_columns4(const float* p, int64_t stride, Vf (&r)[4]) {
+TEGULA_VEC_LONG void load_columns4(const float* p, int64_t stride, Vf (&r)[4]) {
   for (int i = 0; i < kLanes; ++i)
     for (int e = 0; e < 4; ++e) r[e].v[i] = p[i * stride + e];
 }

@@ -15,7 +15,7 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 // e^x. Overflows to inf above 88.73, underflows gradually (or to 0 where denormals are flushed).
-TEGULA_VEC Vf exp(Vf x) {
+TEGULA_VEC_LONG Vf exp(Vf x) {
   // Past these bounds the result is 0 or inf anyway. min and max pass on a NaN in their second.
   const Vf t = max(set1(-104.0f), min(set1(89.0f), x));
   const Vf n = round(t * set1(0x1.715476p+0f));  // log2(e)
@@ -44,17 +44,17 @@ inline constexpr float kLog2E = 0x1.715476p+0f;
 // 2^x for n weights of a softmax: 2 ulp, 0 below -127 (so for -inf), inf from 128 on. Between
 // -127 and -126 it is a denormal or 0, which multiply-adds of a pool's threads take for 0 alike.
 template <int n>
-TEGULA_VEC void exp2_weights(Vf (&x)[n]) {
+TEGULA_VEC_LONG void exp2_weights(Vf (&x)[n]) {
   // Minimax in the relative error on [-1/2, 1/2]; 1 at 0, so that powers of 2 are exact.
   constexpr float kTerms[] = {0x1.3ce8bp-7f, 0x1.c6b6d8p-5f, 0x1.ebf9c2p-3f, 0x1.62e42ap-1f, 1.0f};
   Vf r[n], q[n];
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
   for (int i = 0; i < n; ++i) r[i] = split_exponent(x[i]), q[i] = set1(0x1.5bda7ap-10f);
-#pragma GCC unroll 5
+#pragma GCC unroll unrolled(5)
   for (const float term : kTerms)
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
     for (int i = 0; i < n; ++i) q[i] = fma(q[i], r[i], set1(term));
-#pragma GCC unroll 4
+#pragma GCC unroll unrolled(4)
   for (int i = 0; i < n; ++i) x[i] = times_exp2(q[i], x[i]);
 }
 TEGULA_VEC Vf exp2_weight(Vf x) {
@@ -64,13 +64,13 @@ TEGULA_VEC Vf exp2_weight(Vf x) {
 }
 
 template <int n>
-TEGULA_VEC void exp2_weights(Row16 (&x)[n]) {
+TEGULA_VEC_LONG void exp2_weights(Row16 (&x)[n]) {
   constexpr int k = Row16::kRegs;
   Vf y[n * k];
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
   for (int i = 0; i < n * k; ++i) y[i] = x[i / k].v[i % k];
   exp2_weights(y);
-#pragma GCC unroll 8
+#pragma GCC unroll unrolled(8)
   for (int i = 0; i < n * k; ++i) x[i / k].v[i % k] = y[i];
 }
 
@@ -79,7 +79,7 @@ TEGULA_VEC Row16 exp2_weight(const Row16& x) {
 }
 
 // Natural logarithm; log(0) = -inf, log of a negative number is NaN.
-TEGULA_VEC Vf log(Vf x) {
+TEGULA_VEC_LONG Vf log(Vf x) {
   const Vm tiny = lt(x, set1(0x1p-126f));
   const Vf s = select(tiny, x * set1(0x1p23f), x);
   // s = 2^e·m with m in [√½, √2)
@@ -107,7 +107,7 @@ TEGULA_VEC Vf log(Vf x) {
   return select(gt(x, zero()) & lt(x, inf), r, special);
 }
 
-TEGULA_VEC Vf tanh(Vf x) {
+TEGULA_VEC_LONG Vf tanh(Vf x) {
   const Vf a = abs(x);
   const Vf t = x * x;
   Vf p = set1(-0x1.750ce2p-8f);
@@ -125,7 +125,7 @@ TEGULA_VEC Vf tanh(Vf x) {
 inline constexpr float kRounds = 0x1.8p23f + 127.0f;
 
 // 1 / (1 + e^-x), as 1 / (1 + 2^n·2^r)
-TEGULA_VEC Vf sigmoid(Vf x) {
+TEGULA_VEC_LONG Vf sigmoid(Vf x) {
   const Vf t = min(set1(88.0f), max(set1(-88.5f), x));  // NaN passes
   const Vf minus_log2e = set1(-0x1.715476p+0f);
   const Vf s = fma(t, minus_log2e, set1(kRounds)), minus_n = set1(kRounds) - s;
@@ -140,7 +140,7 @@ TEGULA_VEC Vf sigmoid(Vf x) {
   return set1(1.0f) / fma(q, as_float(shl<23>(bits(s))), set1(1.0f));
 }
 
-TEGULA_VEC Vf erf(Vf x) {
+TEGULA_VEC_LONG Vf erf(Vf x) {
   const Vf a = abs(x);
   const Vf t = x * x;
   Vf p = set1(0x1.4771fep-14f);
@@ -168,7 +168,7 @@ struct SinCosArg {
   Vf r;         // in [-π/4, π/4]
   Vi quadrant;  // n
 };
-TEGULA_VEC SinCosArg reduce_half_pi(Vf x) {
+TEGULA_VEC_LONG SinCosArg reduce_half_pi(Vf x) {
   // The quotient in two parts, or far out n would be off by one.
   const Vf two_over_pi = set1(0x1.45f306p-1f);
   const Vf y = x * two_over_pi;
@@ -192,7 +192,7 @@ TEGULA_VEC Vf map_lanes(Vf x, F&& f) {
   for (int i = 0; i < kLanes; ++i) t[i] = f(t[i]);
   return load(t);
 }
-TEGULA_VEC Vf sin_quadrant(Vf r, Vi quadrant) {
+TEGULA_VEC_LONG Vf sin_quadrant(Vf r, Vi quadrant) {
   const Vf t = r * r;
   Vf p = set1(0x1.7c3226p-19f);
   p = fma(p, t, set1(-0x1.a0595ep-13f));
@@ -207,7 +207,7 @@ TEGULA_VEC Vf sin_quadrant(Vf r, Vi quadrant) {
   const Vf v = select(eqi(quadrant & set1i(1), set1i(0)), s, c);
   return as_float(bits(v) ^ shl<30>(quadrant & set1i(2)));
 }
-TEGULA_VEC Vf sin(Vf x) {
+TEGULA_VEC_LONG Vf sin(Vf x) {
   const SinCosArg a = reduce_half_pi(x);
   Vf y = sin_quadrant(a.r, a.quadrant);
   const Vm far = gt(abs(x), set1(0x1p22f));
@@ -215,7 +215,7 @@ TEGULA_VEC Vf sin(Vf x) {
     y = select(far, map_lanes(x, [](float v) { return static_cast<float>(__builtin_sin(v)); }), y);
   return y;
 }
-TEGULA_VEC Vf cos(Vf x) {
+TEGULA_VEC_LONG Vf cos(Vf x) {
   const SinCosArg a = reduce_half_pi(x);
   Vf y = sin_quadrant(a.r, a.quadrant + set1i(1));
   const Vm far = gt(abs(x), set1(0x1p22f));
@@ -231,9 +231,9 @@ TEGULA_VEC Vf rsqrt(Vf x) { return set1(1.0f) / sqrt(x); }
 TEGULA_VEC Vf relu(Vf x) { return max(zero(), x); }
 
 // x·sigmoid(x); -inf gives -0 like every very negative x
-TEGULA_VEC Vf silu(Vf x) { return max(set1(-0x1.fffffep127f), x) * sigmoid(x); }
+TEGULA_VEC_LONG Vf silu(Vf x) { return max(set1(-0x1.fffffep127f), x) * sigmoid(x); }
 
-TEGULA_VEC Vf gelu(Vf x) {
+TEGULA_VEC_LONG Vf gelu(Vf x) {
   // Past these bounds the result is -0 or x anyway.
   const Vf a = max(set1(-10.05f), x), b = min(set1(10.03f), a);
   const Vf w = fma(b * b, set1(-0x1.a5a7dp-4f), set1(-0x1.26aec2p+1f));  // b·w = -2u·log2(e)

@@ -45,7 +45,7 @@ TEGULA_VEC bool any(Wi m) {
   for (int i = 0; i < kWide; ++i) bits |= m[i];
   return bits != 0;
 }
-TEGULA_VEC Wd sqrt(Wd x) {
+TEGULA_VEC_LONG Wd sqrt(Wd x) {
   for (int i = 0; i < kWide; ++i) x[i] = __builtin_sqrt(x[i]);
   return x;
 }
@@ -65,7 +65,7 @@ TEGULA_VEC Wd floor(Wd x) {  // any x
 template <int n>
 TEGULA_VEC Wd polynomial(Wd x, const double (&c)[n]) {
   Wd p = wide(c[n - 1]);
-#pragma GCC unroll 24
+#pragma GCC unroll unrolled(24)
   for (int k = n - 2; k >= 0; --k) p = p * x + c[k];
   return p;
 }
@@ -75,7 +75,7 @@ struct WideExp {
   Wd p, scale;
 };
 // of n + r, with e^r by its series; n an integer in [-1000, 1000] says the power of 2
-TEGULA_VEC WideExp exp_parts(Wd n, Wd r) {
+TEGULA_VEC_LONG WideExp exp_parts(Wd n, Wd r) {
   static constexpr double kTerms[] = {1.0 / 2,       1.0 / 6,        1.0 / 24,       1.0 / 120,
                                       1.0 / 720,     1.0 / 5040,     1.0 / 40320,    1.0 / 362880,
                                       1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600};
@@ -84,21 +84,21 @@ TEGULA_VEC WideExp exp_parts(Wd n, Wd r) {
 }
 inline constexpr double kLn2 = 0x1.62e42fefa39efp-1, kLog2E64 = 0x1.71547652b82fep+0,
                         kLog10E = 0x1.bcb7b1526e50ep-2, kHalfPi = 0x1.921fb54442d18p+0;
-TEGULA_VEC WideExp exp_parts(Wd x) {
+TEGULA_VEC_LONG WideExp exp_parts(Wd x) {
   x = select(x < -300.0, wide(-300), select(x > 300.0, wide(300), x));
   const Wd n = nearest(x * kLog2E64);
   return exp_parts(n, (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33);
 }
-TEGULA_VEC Wd exp(Wd x) {
+TEGULA_VEC_LONG Wd exp(Wd x) {
   const WideExp e = exp_parts(x);
   return e.scale + e.scale * e.p;
 }
-TEGULA_VEC Wd expm1(Wd x) {
+TEGULA_VEC_LONG Wd expm1(Wd x) {
   const WideExp e = exp_parts(x);
   const Wd y = e.scale * e.p + (e.scale - 1);
   return select(x == 0, x, y);  // keeps -0
 }
-TEGULA_VEC Wd exp2(Wd x) {
+TEGULA_VEC_LONG Wd exp2(Wd x) {
   x = select(x < -300.0, wide(-300), select(x > 300.0, wide(300), x));
   const Wd n = nearest(x);
   const WideExp e = exp_parts(n, (x - n) * kLn2);
@@ -109,7 +109,7 @@ TEGULA_VEC Wd exp2(Wd x) {
 struct WideLog {
   Wd e, log_m;
 };
-TEGULA_VEC WideLog log_parts(Wd x) {
+TEGULA_VEC_LONG WideLog log_parts(Wd x) {
   static constexpr double kTerms[] = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,
                                       1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17};
   const Wu bits = reinterpret_cast<Wu>(x);
@@ -120,20 +120,20 @@ TEGULA_VEC WideLog log_parts(Wd x) {
   return {exponent, 2 * s + 2 * s * z * polynomial(z, kTerms)};
 }
 // The logarithm y of x, or its limit where x is 0, negative or not finite.
-TEGULA_VEC Wd log_limits(Wd x, Wd y) {
+TEGULA_VEC_LONG Wd log_limits(Wd x, Wd y) {
   const Wd edge = select(x == 0, wide(-kWideInf),
                          select(x == kWideInf, wide(kWideInf), wide(__builtin_nan(""))));
   return select((x > 0) & (x < kWideInf), y, edge);
 }
-TEGULA_VEC Wd log2(Wd x) {
+TEGULA_VEC_LONG Wd log2(Wd x) {
   const WideLog l = log_parts(x);
   return log_limits(x, l.e + l.log_m * kLog2E64);
 }
-TEGULA_VEC Wd log10(Wd x) {
+TEGULA_VEC_LONG Wd log10(Wd x) {
   const WideLog l = log_parts(x);
   return log_limits(x, (l.e * kLn2 + l.log_m) * kLog10E);
 }
-TEGULA_VEC Wd log1p(Wd x) {
+TEGULA_VEC_LONG Wd log1p(Wd x) {
   const Wd u = x + 1;
   // What rounding took from u: nothing where x is larger than 1 that would matter.
   const Wd lost = select(abs(x) < 1, x - (u - 1), wide(0));
@@ -142,30 +142,30 @@ TEGULA_VEC Wd log1p(Wd x) {
   return select(x == 0, x, y);
 }
 
-TEGULA_VEC Wd sinh(Wd x) {
+TEGULA_VEC_LONG Wd sinh(Wd x) {
   const Wd t = expm1(abs(x));
   return copysign((t + t / (t + 1)) * 0.5, x);
 }
-TEGULA_VEC Wd cosh(Wd x) {
+TEGULA_VEC_LONG Wd cosh(Wd x) {
   const Wd e = exp(abs(x));
   return (e + 1 / e) * 0.5;
 }
-TEGULA_VEC Wd asinh(Wd x) {
+TEGULA_VEC_LONG Wd asinh(Wd x) {
   const Wd a = abs(x), a2 = a * a;
   const Wd y = log1p(a + a2 / (sqrt(a2 + 1) + 1));
   return copysign(select(a < kWideInf, y, a), x);
 }
-TEGULA_VEC Wd acosh(Wd x) {  // NaN below 1: of the square root's, or of the logarithm's
+TEGULA_VEC_LONG Wd acosh(Wd x) {  // NaN below 1: of the square root's, or of the logarithm's
   const Wd t = x - 1, y = log1p(t + sqrt(t * (t + 2)));
   return select(t < 0, wide(__builtin_nan("")), y);
 }
-TEGULA_VEC Wd atanh(Wd x) {
+TEGULA_VEC_LONG Wd atanh(Wd x) {
   const Wd a = abs(x);
   return copysign(log1p(2 * a / (1 - a)) * 0.5, x);
 }
 
 // The angle of (x, y) with x, y >= 0, not both 0 nor both inf: in [0, π/2].
-TEGULA_VEC Wd angle(Wd y, Wd x) {
+TEGULA_VEC_LONG Wd angle(Wd y, Wd x) {
   // Minimax of atan(√z)/√z up to tan²(π/8): 2^-53.
   static constexpr double kTerms[] = {0x1p+0,
                                       -0x1.55555555551dbp-2,
@@ -185,14 +185,14 @@ TEGULA_VEC Wd angle(Wd y, Wd x) {
   const Wd t = num / den;
   return base + t * polynomial(t * t, kTerms);
 }
-TEGULA_VEC Wd atan(Wd x) { return copysign(angle(abs(x), wide(1)), x); }
+TEGULA_VEC_LONG Wd atan(Wd x) { return copysign(angle(abs(x), wide(1)), x); }
 // NaN beyond [-1, 1], as the root's.
-TEGULA_VEC Wd asin(Wd x) { return copysign(angle(abs(x), sqrt((1 - x) * (1 + x))), x); }
-TEGULA_VEC Wd acos(Wd x) {
+TEGULA_VEC_LONG Wd asin(Wd x) { return copysign(angle(abs(x), sqrt((1 - x) * (1 + x))), x); }
+TEGULA_VEC_LONG Wd acos(Wd x) {
   const Wd half = angle(sqrt(1 - x), sqrt(1 + x));
   return half + half;
 }
-TEGULA_VEC Wd atan2(Wd y, Wd x) {
+TEGULA_VEC_LONG Wd atan2(Wd y, Wd x) {
   Wd a = abs(x), b = abs(y);
   const Wi both_inf = (a == kWideInf) & (b == kWideInf), both_zero = (a == 0) & (b == 0);
   a = select(both_inf | both_zero, wide(1), a);
@@ -202,7 +202,7 @@ TEGULA_VEC Wd atan2(Wd y, Wd x) {
 }
 
 // sin r / cos r, or -cos r / sin r, for r = x - n·π/2 with n up to 2^20; beyond, the C library.
-TEGULA_VEC Wd tan(Wd x) {
+TEGULA_VEC_LONG Wd tan(Wd x) {
   static constexpr double kSin[] = {-1.0 / 6,           1.0 / 120,       -1.0 / 5040,
                                     1.0 / 362880,       -1.0 / 39916800, 1.0 / 6227020800.0,
                                     -1.0 / 1307674368e3};
@@ -224,7 +224,7 @@ TEGULA_VEC Wd tan(Wd x) {
 }
 
 // e^(-x²)·t·g(t), t = 4 / (4 + |x|): g is a fit in t - 19/30, of 2^-43.
-TEGULA_VEC Wd erfc(Wd x) {
+TEGULA_VEC_LONG Wd erfc(Wd x) {
   static constexpr double kTerms[] = {
       0x1.6c7028f554abbp-2, 0x1.88d48e1847c06p-1,  0x1.62fbd3f03a791p+0,  0x1.0d35d98d5ea95p+1,
       0x1.53f9844d4e5fcp+1, 0x1.5e4bf2d33c9ebp+1,  0x1.19dead4aa3233p+1,  0x1.3de7cd42e59d4p+0,
@@ -237,14 +237,14 @@ TEGULA_VEC Wd erfc(Wd x) {
   return select(is_negative(x), 2 - y, y);
 }
 
-TEGULA_VEC Wd hypot(Wd a, Wd b) {
+TEGULA_VEC_LONG Wd hypot(Wd a, Wd b) {
   const Wd x = abs(a), y = abs(b);
   return select((x == kWideInf) | (y == kWideInf), wide(kWideInf), sqrt(x * x + y * y));
 }
 
 // Exact. A quotient below 2^29 of two f32 is no integer unless it is exact, so that a -
 // trunc(a/b)·b has no error at all; what is beyond, or has no remainder, the C library knows.
-TEGULA_VEC Wd fmod(Wd a, Wd b) {
+TEGULA_VEC_LONG Wd fmod(Wd a, Wd b) {
   const Wd q = a / b;
   Wd r = copysign(a - trunc(q) * b, a);
   const Wi far = ~((abs(q) < 0x1p29) & (abs(b) < kWideInf));
@@ -254,13 +254,13 @@ TEGULA_VEC Wd fmod(Wd a, Wd b) {
   return r;
 }
 // The divisor's sign, also of 0.
-TEGULA_VEC Wd remainder(Wd a, Wd b) {
+TEGULA_VEC_LONG Wd remainder(Wd a, Wd b) {
   const Wd r = fmod(a, b);
   const Wd moved = select(is_negative(r) ^ is_negative(b), r + b, r);
   return select(r == 0, copysign(r, b), moved);
 }
 // ⌊a/b⌋ as Python's //: of inf NaN, as its remainder is; by inf -1 or 0; by 0 the quotient.
-TEGULA_VEC Wd floor_divide(Wd a, Wd b) {
+TEGULA_VEC_LONG Wd floor_divide(Wd a, Wd b) {
   const Wd q = a / b;
   const Wi differ = is_negative(a) ^ is_negative(b);
   const Wd by_inf = select((a != 0) & differ, wide(-1), q);
