@@ -1,7 +1,20 @@
 // Vf on AVX2 with FMA and F16C; vec.h says what each operation does.
 #pragma once
 
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC's <immintrin.h> holds AVX-512, too: it takes ten times as long to parse as these parts of it,
+// each of which needs those before it.
+#define _IMMINTRIN_H_INCLUDED
+// clang-format off
+#include <smmintrin.h>
+#include <avxintrin.h>
+#include <avx2intrin.h>
+#include <fmaintrin.h>
+#include <f16cintrin.h>
+// clang-format on
+#else
 #include <immintrin.h>
+#endif
 
 namespace tegula::kernel::avx2 {
 
