@@ -82,8 +82,8 @@ class Planner {
   std::vector<PlanTensor> tensors_;  // per value
   std::vector<int> producer_;        // per slot: the step that first writes it; -1: parameter
   std::vector<Home> homes_;          // where results must end up
-  // The steps that touch a slot, and the results that lie in it (-1 - result): a list per slot, from
-  // its first use (-1: none) to its last.
+  // The steps that touch a slot, and the results that lie in it (-1 - result): a list per slot,
+  // from its first use (-1: none) to its last.
   struct Use {
     int step = 0, next = -1;
   };

@@ -2,7 +2,6 @@
 values that are empty; words that are no commands."""
 
 import json
-import os
 import re
 import subprocess
 import unittest

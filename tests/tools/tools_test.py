@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import pathlib
 import subprocess
 import sys
 import unittest
