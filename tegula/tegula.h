@@ -14,7 +14,13 @@
 // tegula::tegula, which find_package(tegula) defines; examples/xor is a project of its own. What
 // trains whole models and generates text has headers of its own below tegula/models, train and
 // serve.
+//
+// <memory> and <thread> come with it: modules and plans are shared, and each rank of a group runs on
+// a thread that the program starts.
 #pragma once
+
+#include <memory>
+#include <thread>
 
 #include "tegula/base/philox.h"
 #include "tegula/base/thread_pool.h"

@@ -25,7 +25,7 @@ bool run(std::string_view input) {
   const std::string path = scratch() + "/run.toml";
   put(path, input);
   static const cli::Command tool = cli::make_tool("tegula", "", "");
-  static const cli::Command train = with_flags(tool);
+  [[maybe_unused]] static const cli::Command train = with_flags(tool);
   const auto arguments = cli::expand_config(tool, {"train", "--config", path, "--data", "mine"});
   if (!arguments.ok()) {
     TEGULA_CHECK(arguments.error().message.find('\n') == std::string::npos);

@@ -236,7 +236,7 @@ TEST(MemoryContract, AKernelThatTakesMoreThanItsWorkspaceIsNamed) {
   liar.launch = [](const KernelCall& call) {
     launch(call);
     if (behind >= 0) static_cast<uint8_t*>(call.workspace)[bytes + behind] = 7;
-    call.counters->claimed_bytes += claims;
+    call.counters->claimed_bytes.add(claims);
   };
   plan.steps[at].kernel = &liar;
   const Job job{honest.module, honest.function, std::make_shared<Plan>(plan)};

@@ -47,7 +47,7 @@ struct Seen {
   std::vector<StepReport> steps;
   std::vector<Bits> after;
   TrainSummary sum;
-  Error error;
+  Error error = Error();
 };
 
 Seen train(const TrainConfig& c, int64_t stop_after = -1) {
