@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/process.h"
+#include "cli/printable.h"
 #include "tegula/base/amounts.h"
 
 namespace tegula::cli {

@@ -81,26 +81,6 @@ bool is_reader_gone(int fd) {
 
 void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    char code[8];
-    std::snprintf(code, sizeof code, "\\x%02x", byte);
-    if (c == '\n')
-      out += "\\n";
-    else if (c == '\r')
-      out += "\\r";
-    else if (c == '\t')
-      out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f)
-      out += code;
-    else
-      out += c;
-  }
-  return out;
-}
-
 void print_note(std::string_view text) {
   std::fprintf(stderr, "note: %s\n", printable(text).c_str());
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "cli/printable.h"
+
 namespace tegula::cli {
 
 // First in main. Standard streams that are closed are opened on /dev/null, so that no file that is
@@ -20,8 +22,6 @@ int report_exception();
 
 // Standard output gets all bytes of the text, a NUL too.
 void print_text(std::string_view text);
-// The text on one line: control bytes as \n, \t, \x00, \x1b.
-std::string printable(std::string_view text);
 // "note: …", one line of standard error.
 void print_note(std::string_view text);
 
