@@ -245,8 +245,8 @@ class Targets(CliTest):
                 here = json.loads(self.expect_ok(self.run_tool(
                     "plan", "--json", "--target", "zen4", *batch, "--mesh", mesh, "--mode", "fast",
                     *SMALL_STEP)).stdout)
-                for key in ("flops", "sent_bytes"):
-                    self.assertEqual([r[key] for r in there["ranks"]], [r[key] for r in here["ranks"]])
+                # Operations are those of the kernels, which another device has others of.
+                self.assertEqual([r["sent_bytes"] for r in there["ranks"]], [r["sent_bytes"] for r in here["ranks"]])
             self.assertGreater(there["ranks"][0]["sent_bytes"], 0)
             self.assertIn("h200 has no kernel for", there["notes"][-1])
 

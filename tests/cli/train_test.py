@@ -115,8 +115,7 @@ class Resume(CliTest):
                 self.expect_error(self.go(out, "--resume", "--steps", 6, *flag), INVALID, *words)
             self.assertEqual(before, (self.weights(out), (out / "config.json").read_bytes()))
         # 0 is what follows from the other sizes.
-        self.expect_ok(self.go(self.dir / "gpt2", "--resume", "--steps", 6, "--n-kv-heads", 0,
-                               "--d-ff", 0))
+        self.expect_ok(self.go(self.dir / "gpt2", "--resume", "--steps", 6, "--d-ff", 0))
 
     def test_depth_is_a_shape_too(self):
         out = self.dir / "dial"
@@ -298,7 +297,7 @@ class NestedConfig(CliTest):
             done = self.train("--config", self.write("deep.toml", text))
             self.expect_error(done, INVALID, "deep.toml:", "is nested more than 100 levels deep")
         many = self.write("flat.toml", "# " + "." * 1000 + f"\nout = \"{'.' * 30}/../{self.out}\"\n"
-                          "passes = \"\"\n" + "tokenizer = 'bytes' # '\n")
+                          "passes = \"-fuse\"\n" + "tokenizer = 'bytes' # '\n")
         done = self.train("--config", many, "--out", self.out)
         self.expect_ok(done)
 

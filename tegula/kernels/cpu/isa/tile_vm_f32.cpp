@@ -154,7 +154,8 @@ TileFn by_scalars(unsigned scalars, TileFn other) {
 #if TEGULA_UNROLLS
   static_cast<void>(((scalars == kScalars && (found = map_f32<F, kScalars>, true)) || ...));
 #else
-  if (((scalars == kScalars) || ...)) found = map_any<F>;
+  for (const unsigned compiled : {kScalars...})
+    if (scalars == compiled) found = map_any<F>;
 #endif
   return found;
 }
