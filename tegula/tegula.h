@@ -15,8 +15,8 @@
 // trains whole models and generates text has headers of its own below tegula/models, train and
 // serve.
 //
-// <memory> and <thread> come with it: modules and plans are shared, and each rank of a group runs on
-// a thread that the program starts.
+// <memory> and <thread> come with it: modules and plans are shared, and each rank of a group runs
+// on a thread that the program starts.
 #pragma once
 
 #include <memory>
