@@ -20,7 +20,8 @@ constexpr int64_t kRows = 2048, kHeads = 16;
 
 // Causal attention with heads of `d`, forward or backward; or a product of rows of 16 · d.
 Sample large_sample(std::string_view op, DType t, int64_t d) {
-  Sample s{.name = cat(t, ", ", d)};
+  Sample s;
+  s.name = cat(t, ", ", d);
   if (op == "dot") {
     s.in = {{{t, {kRows, kHeads * d}}}, {{t, {kHeads * d, kRows}}}};
     s.attrs = Attrs{{"dims", std::string("m k, k n -> m n")}};
