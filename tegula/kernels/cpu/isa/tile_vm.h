@@ -15,7 +15,7 @@ inline constexpr int64_t kLanesBytes = 256;
 struct TileOp {
   void* dst = nullptr;
   // Element i of row r of source k is src[k][r·row_step[k] + i], or, where bit k of `scalars` is
-  // set, src[k][r·row_step[k]] for all i.
+  // set, src[k][r·row_step[k]] for all i. Any mask counts; bits past the last source say nothing.
   const void* src[tile::kMaxSources] = {};
   int64_t row_step[tile::kMaxSources] = {};
   unsigned scalars = 0;

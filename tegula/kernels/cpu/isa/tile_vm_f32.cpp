@@ -131,7 +131,8 @@ TileFn any(DType dtype) {
   return dtype == DType::kBF16 ? map_any<RoundBf16<F>> : then_round<map_any<F>>;
 }
 
-// Cheap instructions hold scalars in registers, where there are registers for vectors.
+// Cheap instructions hold one scalar of two sources in a register, where there are registers for
+// vectors. Any other mask takes the loop that reads it at run time.
 template <class F>
 TileFn cheap(DType dtype, [[maybe_unused]] unsigned scalars) {
   if (dtype != DType::kF32 && dtype != DType::kBF16) return then_round<map_any<F>>;
@@ -139,11 +140,13 @@ TileFn cheap(DType dtype, [[maybe_unused]] unsigned scalars) {
   return any<F>(dtype);
 #else
   const bool bf = dtype == DType::kBF16;
+  scalars &= (1u << F::kN) - 1;
+  if (scalars == 0) return bf ? map_f32<RoundBf16<F>> : map_f32<F>;
   if constexpr (F::kN == 2) {
     if (scalars == 1) return bf ? map_f32<RoundBf16<F>, 1> : map_f32<F, 1>;
     if (scalars == 2) return bf ? map_f32<RoundBf16<F>, 2> : map_f32<F, 2>;
   }
-  return bf ? map_f32<RoundBf16<F>> : map_f32<F>;
+  return bf ? then_round<map_any<F>> : map_any<F>;
 #endif
 }
 
