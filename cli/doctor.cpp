@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "tegula/base/amounts.h"
 #include "tegula/base/container.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
@@ -42,7 +43,7 @@ Json examine_cuda() {
 // TEGULA_ISA may name what this machine lacks: then kernels use another set, and nothing is forced.
 bool is_isa_forced() {
   const char* asked = std::getenv("TEGULA_ISA");
-  return asked != nullptr && isa_name(machine_isa()) == asked;
+  return asked != nullptr && is_same_name(isa_name(machine_isa()), asked);
 }
 
 Json examine(int threads) {

@@ -201,6 +201,26 @@ Status run_all(const Options& o) {
     print_text(cat(i > 0 ? kBetweenSamples : "", prompts[i], streams[i].text, "\n"));
   return {};
 }
+
+// Flags that contradict each other, or of which one leaves another without use.
+void check_together(const Command& cmd, const Options& o) {
+  const bool has_prompts = cmd.flag("--prompts").is_given();
+  if (!cmd.flag("--prompt").is_given() && !has_prompts)
+    usage_error("--prompt or --prompts is required");
+  if (has_prompts && o.samples > 1)
+    usage_error("--samples: with --prompts each line is continued once");
+  for (const std::string& stop : o.stop)
+    if (stop.empty()) usage_error("--stop: an empty text would end it before the first token");
+  if (o.samples > 1 && o.sampler.temperature == 0)
+    usage_error("--samples: at --temperature 0 all of them are the same text");
+  for (const char* of_chance : {"--seed", "--top-k", "--top-p"})
+    if (o.sampler.temperature == 0 && cmd.flag(of_chance).is_given())
+      usage_error(cat(of_chance,
+                      " is of no use at --temperature 0, which takes the likeliest token: leave "
+                      "out one of them"));
+  if (o.tune == "off" && !o.tune_cache.empty())
+    usage_error("--tune-cache is of no use without --tune quick or --tune full");
+}
 }  // namespace
 
 void add_generate(const Command& app, int& exit_code) {
@@ -245,16 +265,8 @@ void add_generate(const Command& app, int& exit_code) {
   add_threads(cmd, o.threads);
   add_tuning(cmd, o.tune, o.tune_cache);
   cmd.add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
-  cmd.callback([&exit_code, prompt, prompts] {
-    if (!prompt.is_given() && !prompts.is_given()) usage_error("--prompt or --prompts is required");
-    if (prompts.is_given() && o.samples > 1)
-      usage_error("--samples: with --prompts each line is continued once");
-    for (const std::string& stop : o.stop)
-      if (stop.empty()) usage_error("--stop: an empty text would end it before the first token");
-    if (o.samples > 1 && o.sampler.temperature == 0)
-      usage_error("--samples: at --temperature 0 all of them are the same text");
-    if (o.tune == "off" && !o.tune_cache.empty())
-      usage_error("--tune-cache is of no use without --tune quick or --tune full");
+  cmd.callback([&exit_code, cmd, prompts] {
+    check_together(cmd, o);
     const Status st = prompts.is_given() ? run_all(o) : run(o);
     exit_code = st.ok() ? kDone : report(st.error());
   });

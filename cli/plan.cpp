@@ -162,6 +162,8 @@ Status run(const Options& o) {
   if (c.mesh.n_ranks() > 1) return plan_ranks(c, target);
   const auto all = TEGULA_TRY(fit_device(c, target));
   Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
+  if (const std::string note = note_on_blocks(c, p.compiled.reports); !note.empty())
+    print_note(note);
   p.of_device = all;
   if (o.calibrate)
     p.predicted = TEGULA_TRY(predict_step(c, target, *p.compiled.plan, p.update.plan.get()));

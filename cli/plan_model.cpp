@@ -10,6 +10,7 @@
 #include "cli/plan_full.h"
 #include "cli/process.h"
 #include "cli/this_cpu.h"
+#include "tegula/base/amounts.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/answer.h"
 #include "tegula/planner/explain.h"
@@ -44,13 +45,18 @@ Result<std::vector<planner::DeviceSheet>> read_hardware(const std::string& file)
   for (const TomlTable& table : TEGULA_TRY(read_tables(file))) {
     planner::DeviceSheet sheet{table.name, "", {}};
     for (const auto& [key, value] : table.entries) {
-      const auto* number = std::get_if<double>(&value);
-      if (number != nullptr)
+      const std::string at = cat(file, ": [", table.name, "] ", key);
+      const auto* text = std::get_if<std::string>(&value);
+      if (is_same_name(key, "like")) {
+        if (text == nullptr) return invalid_argument(at + " must be the name of a preset");
+        sheet.like = *text;
+      } else if (text == nullptr) {
+        sheet.numbers.emplace_back(key, std::get<double>(value));
+      } else {
+        const auto number = read_amount(*text, 0, kUnlimited);  // "1.5k"
+        if (!number.ok()) return named(at, number.error());
         sheet.numbers.emplace_back(key, *number);
-      else if (key == "like")
-        sheet.like = std::get<std::string>(value);
-      else
-        return invalid_argument(cat(file, ": [", table.name, "] ", key, " must be a number"));
+      }
     }
     if (const auto made = make_accelerator(sheet); !made.ok())
       return invalid_argument(cat(file, ": ", made.error().message));

@@ -10,6 +10,7 @@
 #include "tegula/io/tokenizer.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/passes/pipeline.h"
+#include "tegula/passes/row_region.h"
 #include "tegula/train/loss_scale.h"
 #include "tegula/train/ranks.h"
 
@@ -394,10 +395,11 @@ Result<TrainConfig> TrainFlags::resolve() const {
     *bytes = *n;
   }
   if (c.blockwise != "off" && c.blockwise != "auto") {
-    const auto n = read_count(c.blockwise, 1, int64_t{1} << 40);
+    const auto n = read_count(c.blockwise, kLeastBlockRows, int64_t{1} << 40);
     if (!n.ok())
       return invalid_argument(cat("--blockwise ", c.blockwise,
-                                  ": write off, auto or the most tokens of a block, at least 1"));
+                                  ": write off, auto or the most tokens of a block, at least ",
+                                  kLeastBlockRows));
     c.blockwise = cat(*n);
   }
   if (c.resume && c.out.empty())

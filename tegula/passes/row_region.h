@@ -15,6 +15,9 @@
 
 namespace tegula {
 
+// A block of fewer rows is not worth its loop (blockwise.cpp).
+inline constexpr int64_t kLeastBlockRows = 16;
+
 // How a node goes over the rows of a region.
 enum class RowUse : uint8_t {
   kNone,  // neither of these

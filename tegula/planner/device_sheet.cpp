@@ -1,7 +1,9 @@
 #include "tegula/planner/device_sheet.h"
 
 #include <cmath>
+#include <set>
 
+#include "tegula/base/amounts.h"
 #include "tegula/planner/nearest.h"
 
 namespace tegula::planner {
@@ -47,6 +49,7 @@ Result<Accelerator> make_accelerator(const DeviceSheet& sheet) {
   if (!found.ok()) return invalid_argument(cat("[", sheet.name, "] ", found.error().message));
   Accelerator a = std::move(*found);
   a.name = sheet.name, a.target = "", a.source = cat("the user, from ", sheet.like);
+  std::set<std::string_view> set;
   for (const auto& [name, value] : sheet.numbers) {
     if (!(value > 0) || value > 1e12)
       return invalid_argument(
@@ -54,13 +57,15 @@ Result<Accelerator> make_accelerator(const DeviceSheet& sheet) {
     const Key* known = nullptr;
     std::vector<std::string_view> names;
     for (const Key& k : kKeys) {
-      if (k.name == name) known = &k;
+      if (is_same_name(k.name, name)) known = &k;
       names.push_back(k.name);
     }
     if (known == nullptr)
       return invalid_argument(cat("[", sheet.name, "] has no key '", name, "': the nearest are ",
                                   nearest_names(name, names)));
-    if (name == "devices-per-node" && (value != std::floor(value) || value > 1 << 20))
+    if (!set.insert(known->name).second)
+      return invalid_argument(cat("[", sheet.name, "] has ", known->name, " twice"));
+    if (known->name == "devices-per-node" && (value != std::floor(value) || value > 1 << 20))
       return invalid_argument(
           cat("[", sheet.name, "] devices-per-node = ", value, " is no number of devices"));
     known->set(a, value);

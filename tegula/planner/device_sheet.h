@@ -3,9 +3,13 @@
 //   [my-card]
 //   like = "h100"             # the preset that the rest is from
 //   bf16-tflops = 400         # also f64-, f32-, tf32-, fp8-, int8-
-//   memory-gb = 96            # 10⁹ bytes; memory-gb-per-s, inside-gb-per-s, between-gb-per-s: one
-//   way devices-per-node = 4 dollars-per-hour = 2.5
-// Errors: an unknown key or preset (with the nearest names), a number that is not positive.
+//   memory-gb = 96            # 10⁹ bytes
+//   between-gb-per-s = 50     # one way; also memory-, inside-
+//   devices-per-node = 4
+//   dollars-per-hour = 2.5
+// Upper and lower case of keys are alike, as are hyphens and underscores (base/amounts.h).
+// Errors: an unknown key or preset (with the nearest names), a number that is not positive, a key
+// that stands twice.
 #pragma once
 
 #include <string>

@@ -158,6 +158,13 @@ Status check_loops(const TrainConfig& config, const Function& f) {
   return {};
 }
 
+void add_note_on_blocks(const TrainConfig& config, const StepFunctions& functions, FuncId function,
+                        CompiledRanks& ranks) {
+  if (function != functions.train_step && function != functions.micro_step) return;
+  std::string note = note_on_blocks(config, ranks.reports);
+  if (!note.empty()) ranks.notes.push_back(std::move(note));
+}
+
 Result<ShardOptions> shard_options(const TrainConfig& config, const Function& f,
                                    const CompileOptions& options) {
   ShardOptions o{config.mesh, {}, options.passes.pass.mode};
@@ -191,6 +198,7 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   if (config.mesh.n_ranks() > 1) {
     CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options));
     for (std::string& line : TEGULA_TRY(left_whole(config))) ranks.notes.push_back(std::move(line));
+    add_note_on_blocks(config, functions, function, ranks);
     if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")
       ranks.notes.push_back(cat("tokens are shared out over cp in order: ", why));
     const int cp = config.mesh.find("cp");
@@ -213,6 +221,7 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   CompiledRanks out{.mesh = config.mesh, .params = std::move(o.params)};
   out.plans = {std::move(one.plan)}, out.reports = std::move(one.reports);
   out.notes = std::move(one.notes), out.passes_ms = one.passes_ms, out.plan_ms = one.plan_ms;
+  add_note_on_blocks(config, functions, function, out);
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
+#include "tegula/passes/row_region.h"
 #include "tegula/passes/split.h"
 #include "tegula/train/deal.h"
 #include "tegula/train/loss_scale.h"
@@ -139,6 +140,21 @@ CompileOptions compile_options(const TrainConfig& config, const Target& target) 
   if (config.checkpoint == "sqrt") p.remat = Remat::kSqrt;
   if (config.checkpoint == "auto" && config.memory_bytes > 0) p.remat = Remat::kBudget;
   return o;
+}
+
+std::string note_on_blocks(const TrainConfig& config, std::span<const PassReport> reports) {
+  if (config.blockwise == "off") return "";
+  for (const PassReport& r : reports)
+    if (r.pass == "blockwise" && r.changed) return "";
+  const std::string what = cat("--blockwise ", config.blockwise, " changes nothing: ");
+  if (config.blockwise == "auto") return what + "no feed-forward layer is so large that it gains";
+  int64_t tokens = config.batch * config.row_length();
+  for (const MeshAxis& a : config.mesh.axes)
+    if (a.name != "tp") tokens /= a.size;
+  if (std::strtoll(config.blockwise.c_str(), nullptr, 10) >= tokens)
+    return cat(what, "a batch has ", tokens, " tokens, which one block holds");
+  return cat(what, config.model.type, " has no feed-forward layer that can be cut into blocks of ",
+             kLeastBlockRows, " to ", config.blockwise, " tokens");
 }
 
 }  // namespace tegula

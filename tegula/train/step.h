@@ -46,4 +46,8 @@ Result<StepCost> cost_of_ranks(std::span<const StepCost> ranks);
 // they do not fit is an error that names the least that works.
 CompileOptions compile_options(const TrainConfig& config, const Target& target);
 
+// Says why --blockwise changed nothing in train_step or micro_step, whose passes' reports these
+// are. "": it did, or was not asked for.
+std::string note_on_blocks(const TrainConfig& config, std::span<const PassReport> reports);
+
 }  // namespace tegula

@@ -214,11 +214,14 @@ class BenchTest(unittest.TestCase):
         forced = json.loads(self.doctor("--json", TEGULA_ISA="portable").stdout)
         self.assertEqual((forced["isa"], forced["isa_is_forced"]), ("portable", True))
         self.assertIn("portable, forced\n", self.doctor(TEGULA_ISA="portable").stdout)
+        done = self.doctor(TEGULA_ISA="Portable")  # names have no case
+        self.assertEqual(done.stderr, "")
+        self.assertIn("portable, forced\n", done.stdout)
 
     def test_doctor_says_forced_only_of_what_was_asked_for(self):
         sets = self.sets()
         absent = [isa for isa, present in sets.items() if not present]
-        for isa in ["sse9", "", "AVX2", *absent]:
+        for isa in ["sse9", "", "avx", *absent]:
             with self.subTest(isa=isa):
                 done = self.doctor("--json", TEGULA_ISA=isa)
                 self.assertIn(f"TEGULA_ISA={isa} is not an instruction set of this machine", done.stderr)

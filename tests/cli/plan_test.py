@@ -62,6 +62,22 @@ class Flops(CliTest):
             self.assertGreaterEqual(head[phase], times * product)
             self.assertLess(head[phase], times * product + 3 * batch * seqlen * 65 * 10)
 
+    def test_blocks_that_change_nothing_are_told(self):
+        size = ("plan", "--vocab-size", 65, "--n-layers", 1, "--d-model", 32, "--seqlen", 64, "--batch", 2)
+        self.expect_error(self.run_tool(*size, "--blockwise", 8), USAGE, "--blockwise 8", "at least 16")
+        for flags, why in ((("--blockwise", 1000), "a batch has 128 tokens, which one block holds"),
+                           (("--blockwise", 64, "--mesh", "dp=2"), "a batch has 64 tokens, which one block holds"),
+                           (("--blockwise", "auto"), "no feed-forward layer is so large"),
+                           (("--blockwise", 18, "--seqlen", 40), "gpt2 has no feed-forward layer that can be cut"),
+                           (("--blockwise", 32, "--model", "lstm"), "lstm has no feed-forward layer that can be cut")):
+            done = self.expect_ok(self.run_tool(*size, *flags))
+            told = [line for line in (done.stdout + done.stderr).splitlines() if "changes nothing" in line]
+            self.assertEqual(len(told), 1, (flags, done))
+            self.assertIn(f"--blockwise {flags[1]} changes nothing: {why}", told[0])
+        for flags in (("--blockwise", 16), ("--blockwise", 64), ("--blockwise", 32, "--mesh", "dp=2"), ()):
+            done = self.expect_ok(self.run_tool(*size, *flags))
+            self.assertNotIn("changes nothing", done.stdout + done.stderr, flags)
+
     def test_parts_sum_to_the_step(self):
         for flags in (("--n-layers", 3), ("--n-layers", 3, "--accumulate", 2), ("--model", "lstm"),
                       ("--model", "moe"), ("--model", "mlp", "--n-layers", 3),
@@ -235,20 +251,40 @@ class Targets(CliTest):
         for name in ("H200", "h200", "Sapphire_Rapids", "zen4"):
             self.assertEqual(self.plan("--target", name)["target"], name.lower().replace("_", "-"))
 
+    def step_on(self, target, *flags):
+        done = self.run_tool("plan", "--json", "--target", target, *flags, "--mode", "fast", *SMALL_STEP)
+        return json.loads(self.expect_ok(done).stdout)
+
     def test_a_mesh_of_gpus_is_planned(self):
-        """It runs nowhere yet, and is no error of the plan."""
-        for mesh in ("dp=2", "tp=2", "dp=2,tp=2", "dp=128"):
-            batch = ("--batch", 128) if mesh == "dp=128" else ("--batch", 4)
-            done = self.run_tool("plan", "--json", "--target", "h200", *batch, "--mesh", mesh, *SMALL_STEP)
-            there = json.loads(self.expect_ok(done).stdout)
-            if mesh != "dp=128":
-                here = json.loads(self.expect_ok(self.run_tool(
-                    "plan", "--json", "--target", "zen4", *batch, "--mesh", mesh, "--mode", "fast",
-                    *SMALL_STEP)).stdout)
-                # Operations are those of the kernels, which another device has others of.
-                self.assertEqual([r["sent_bytes"] for r in there["ranks"]], [r["sent_bytes"] for r in here["ranks"]])
+        """It runs nowhere yet, and is no error of the plan. What ranks send is what they send on a CPU; what they
+        compute differs by what the whole step's does, shared out as its tokens are."""
+        whole = self.step_on("zen4", "--batch", 4)["flops_per_step"] - self.step_on("h200", "--batch", 4)["flops_per_step"]
+        self.assertNotEqual(whole, 0)
+        for mesh, n_shares in (("dp=2", 2), ("tp=2", 1), ("dp=2,tp=2", 2)):
+            there, here = (self.step_on(t, "--batch", 4, "--mesh", mesh)["ranks"] for t in ("h200", "zen4"))
+            self.assertGreater(there[0]["sent_bytes"], 0)
+            self.assertEqual([r["sent_bytes"] for r in there], [r["sent_bytes"] for r in here])
+            for of_gpu, of_cpu in zip(there, here, strict=True):
+                self.assertEqual(n_shares * (of_cpu["flops"] - of_gpu["flops"]), whole, mesh)
+        for mesh, batch in (("dp=2", 2), ("dp=128", 128)):
+            there = self.step_on("h200", "--batch", batch, "--mesh", mesh)
             self.assertGreater(there["ranks"][0]["sent_bytes"], 0)
             self.assertIn("h200 has no kernel for", there["notes"][-1])
+
+    def test_operations_differ_where_a_target_has_no_kernel(self):
+        """CUDA has no f32 kernel of layer norms and of the head with its loss. They are lowered there, to a head of
+        three dots, fused elementwise work and sums. All other ops take the same operations on both targets."""
+        gpu, cpu = ({row["name"]: (row["forward"], row["backward"], row["update"]) for row in
+                     self.step_on(target, "--batch", 4)["flops_by_op"]} for target in ("h200", "zen4"))
+        lowered = {"layer_norm", "layer_norm_bwd", "linear_cross_entropy_grads"}
+        self.assertEqual(cpu.keys() - gpu.keys(), lowered)
+        into = {"dot", "fused", "reduce_sum"}
+        self.assertEqual({op for op in gpu if gpu[op] != cpu[op]}, into)
+        head = 2 * (4 * 64) * 64 * 512  # tokens, width, vocabulary
+        self.assertEqual([g - c for g, c in zip(gpu["dot"], cpu["dot"], strict=True)], [head, 2 * head, 0])
+        # The kernel of each of 5 norms:
+        n, rows = 4 * 64 * 64, 4 * 64
+        self.assertEqual(cpu["layer_norm"][0], 5 * (7 * n + 5 * rows))
 
     def test_what_is_not_there_is_told(self):
         self.expect_error(self.run_tool("plan", *GPT2, "--target", "zx81"), INPUT, "h200, zen3")

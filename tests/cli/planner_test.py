@@ -292,7 +292,14 @@ class Planner(CliTest):
         slow = self.plan("llama3-8b", "--gpus", "64xslow", "--hardware", file)
         fast = self.plan("llama3-8b", "--gpus", "64xH100")
         self.assertGreater(slow["layouts"][0]["step_s"], fast["layouts"][0]["step_s"])
-        for text, words in (('[a]\nlike = "h1000"', ("hw.toml", "[a]", "h100")),
+        # Keys and numbers are read as names and numbers are everywhere.
+        file.write_text('[slow]\nLike = "H100"\nBetween_GB_per_s = "0.0015k"\n')
+        again = self.plan("llama3-8b", "--gpus", "64xSlow", "--hardware", file)
+        self.assertEqual(again["layouts"], slow["layouts"])
+        for text, words in (('[a]\nlike = "h100"\nmemory-gb = "96GB"', ("hw.toml: [a] memory-gb: must be a number", "96GB")),
+                            ('[a]\nlike = "h100"\nmemory-gb = 1\nMEMORY_GB = 2', ("hw.toml", "memory-gb twice")),
+                            ("[a]\nlike = 100", ("hw.toml", "like must be the name")),
+                            ('[a]\nlike = "h1000"', ("hw.toml", "[a]", "h100")),
                             ('[a]\nlike = "h100"\nmemry-gb = 1', ("hw.toml", "memory-gb")),
                             ("[a]\nmemory-gb = 1", ("like",)), ("x = 3", ("hw.toml:1", "no table")),
                             ('[a]\nlike = ["h100"]', ("hw.toml:2", "like")), ("[a", ("hw.toml:1",))):

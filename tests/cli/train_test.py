@@ -114,8 +114,11 @@ class Resume(CliTest):
                     words.append(f"not {json.dumps(flag[1])}")
                 self.expect_error(self.go(out, "--resume", "--steps", 6, *flag), INVALID, *words)
             self.assertEqual(before, (self.weights(out), (out / "config.json").read_bytes()))
-        # 0 is what follows from the other sizes.
+        # 0 is what follows from the other sizes; of a flag that the family has not, no value is taken.
         self.expect_ok(self.go(self.dir / "gpt2", "--resume", "--steps", 6, "--d-ff", 0))
+        self.expect_ok(self.go(self.dir / "moe", "--resume", "--steps", 6, "--n-kv-heads", 0, "--head-dim", 0, "--d-ff", 0))
+        self.expect_error(self.go(self.dir / "gpt2", "--resume", "--steps", 7, "--n-kv-heads", 0), INVALID,
+                          "--n-kv-heads", "gpt2")
 
     def test_depth_is_a_shape_too(self):
         out = self.dir / "dial"
@@ -228,6 +231,15 @@ class Samples(CliTest):
         done = self.run_tool(*common, "--samples", 2, "--temperature", 0)
         self.expect_error(done, INVALID, "--temperature 0", "the same text")
 
+    def test_what_chance_alone_uses_is_refused_without_it(self):
+        self.expect_ok(self.train("--out", self.out))
+        common = ("generate", "--model", self.out, "--prompt", "line", "--max-tokens", 9)
+        for flag in (("--seed", 5), ("--top-k", 3), ("--top-p", .5)):
+            self.expect_error(self.run_tool(*common, *flag, "--temperature", 0), INVALID, flag[0], "--temperature 0",
+                              "leave out")
+            self.expect_ok(self.run_tool(*common, *flag))
+        self.expect_ok(self.run_tool(*common, "--temperature", 0))
+
 
 class Metrics(CliTest):
     def test_broken_rows_cost_no_run(self):
@@ -296,10 +308,13 @@ class NestedConfig(CliTest):
                      '"x".' * n + "y = 1"):
             done = self.train("--config", self.write("deep.toml", text))
             self.expect_error(done, INVALID, "deep.toml:", "is nested more than 100 levels deep")
-        many = self.write("flat.toml", "# " + "." * 1000 + f"\nout = \"{'.' * 30}/../{self.out}\"\n"
-                          "passes = \"-fuse\"\n" + "tokenizer = 'bytes' # '\n")
-        done = self.train("--config", many, "--out", self.out)
-        self.expect_ok(done)
+        # Of quotes and dots only those count that are no part of a text, also of one that is empty.
+        text = ("# " + "." * 1000 + f"\nout = \"{'.' * 30}/../{self.out}\"\n" + "passes = %s\n"
+                "tokenizer = 'bytes' # '\n")
+        self.expect_ok(self.train("--config", self.write("flat.toml", text % '"-fuse"'), "--out", self.out))
+        for empty in ('""', "''", '""""""', "''''''"):
+            done = self.train("--config", self.write("flat.toml", text % empty + f"# {'.' * 1000}\n"), "--out", self.out)
+            self.expect_error(done, INVALID, "--passes", "is empty")
 
 
 class TwoRuns(CliTest):

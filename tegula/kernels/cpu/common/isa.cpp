@@ -13,6 +13,7 @@
 #include <unistd.h>
 #endif
 
+#include "tegula/base/amounts.h"
 #include "tegula/kernels/cpu/common/dot_i8_plan.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/isa_rate.h"
@@ -74,7 +75,7 @@ Isa choose_isa() {
   const char* forced = std::getenv("TEGULA_ISA");
   if (forced == nullptr) return kernel::fastest_isa(widest);
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx})
-    if (isa_name(isa) == forced && isa <= widest) return isa;
+    if (is_same_name(isa_name(isa), forced) && isa <= widest) return isa;
   std::fprintf(stderr,
                "TEGULA_ISA=%s is not an instruction set of this machine (portable up to %.*s): "
                "using %.*s\n",
