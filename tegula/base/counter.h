@@ -1,5 +1,5 @@
-// A number that threads add to, in any order. (Of <atomic> it needs this much, and most files that
-// see a kernel have nothing else of it to parse.)
+// A number that threads add to, in any order. It stands for std::atomic, whose header most files
+// that see a kernel have no other reason to parse.
 #pragma once
 
 #include <cstdint>

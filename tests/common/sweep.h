@@ -1,13 +1,17 @@
-// How long a random search goes on: a few cases in ctest, by command as long as it is told.
+// Random searches: a few cases in ctest, by command as long as they are told.
 //
 //   TEGULA_SWEEP_SECONDS=1200  goes on for so long instead
 //   TEGULA_SWEEP_FROM=N        begins at case N: each case is its number's own
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+
+#include "tegula/base/result.h"
 
 namespace tegula::test {
 
@@ -40,5 +44,20 @@ class Sweep {
   double seconds_ = 0;
   uint64_t quick_, first_ = 0, at_ = 0;
 };
+
+// Checks case after case. check(number) is a Result<std::string>, "" where all is well; anything
+// else is a failure, of which there are 20 at most.
+template <class Check>
+void sweep(uint64_t quick_cases, Check&& check) {
+  Sweep cases(quick_cases);
+  int n_failed = 0;
+  for (uint64_t number = 0; n_failed < 20 && cases.next(number);) {
+    const Result<std::string> checked = check(number);
+    const std::string why = checked.ok() ? *checked : checked.error().message;
+    if (why.empty()) continue;
+    ADD_FAILURE() << "case " << number << ": " << why;
+    ++n_failed;
+  }
+}
 
 }  // namespace tegula::test

@@ -187,22 +187,9 @@ Result<std::string> rewritten_is_plain(uint64_t seed, Tally& tally) {
   return std::string();
 }
 
-template <class Check>
-void sweep(uint64_t quick, Check&& check) {
-  test::Sweep sweep(quick);
-  int n_failed = 0;
-  for (uint64_t seed = 0; n_failed < 20 && sweep.next(seed);) {
-    const Result<std::string> checked = check(seed);
-    const std::string why = checked.ok() ? *checked : checked.error().message;
-    if (why.empty()) continue;
-    ADD_FAILURE() << "case " << seed << ": " << why;
-    ++n_failed;
-  }
-}
-
 TEST(GraphsSweep, SymbolicIsConstant) {
   Tally tally;
-  sweep(150, [&](uint64_t seed) { return symbolic_is_constant(seed, tally); });
+  test::sweep(150, [&](uint64_t seed) { return symbolic_is_constant(seed, tally); });
   std::printf("%d graphs (%d not built), %d runs, %d refused\n", tally.graphs, tally.not_built,
               tally.runs, tally.refused);
   EXPECT_GT(tally.runs, tally.graphs);
@@ -211,7 +198,7 @@ TEST(GraphsSweep, SymbolicIsConstant) {
 
 TEST(GraphsSweep, RewrittenIsPlain) {
   Tally tally;
-  sweep(400, [&](uint64_t seed) { return rewritten_is_plain(seed, tally); });
+  test::sweep(400, [&](uint64_t seed) { return rewritten_is_plain(seed, tally); });
   std::printf("%d graphs (%d not built), %d of them beside the reference\n", tally.graphs,
               tally.not_built, tally.runs);
   EXPECT_GT(tally.runs, 0);
