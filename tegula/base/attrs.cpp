@@ -37,11 +37,19 @@ bool operator==(const AttrValue& a, const AttrValue& b) {
 }
 
 Attrs::Attrs(std::initializer_list<Named> list) {
-  for (const Named& n : list) set(n.name, n.value);
+  items_.reserve(list.size());
+  for (const Named& n : list)
+    if (items_.empty() || items_.back().name < n.name)
+      items_.push_back({std::string(n.name), n.value});
+    else
+      set(n.name, n.value);
 }
 Attrs::Attrs(const Attrs& other) = default;
 Attrs& Attrs::operator=(const Attrs& other) = default;
-Attrs& Attrs::operator=(Attrs&& other) noexcept = default;
+Attrs& Attrs::operator=(Attrs&& other) noexcept {  // which gets, and frees, what this one had
+  items_.swap(other.items_);
+  return *this;
+}
 Attrs::~Attrs() = default;
 bool operator==(const Attrs& a, const Attrs& b) { return a.items_ == b.items_; }
 

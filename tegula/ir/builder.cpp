@@ -98,12 +98,13 @@ Builder::Builder(Module& module, std::string name) : module_(module) {
 
 Var Builder::param(std::string name, Type type, Role role) {
   if (failed()) return fail(*error_);
-  const auto check = [&]() -> Status {
-    const std::string what = cat("parameter ", name);
-    TEGULA_TRY(check_sizes(what, type.shape));
-    return check_symbols(what, module_, {type.shape.begin(), type.shape.end()});
-  };
-  if (auto st = check(); !st.ok()) return fail(std::move(st).error());
+  Status st = check_sizes(name, type.shape);
+  if (st.ok()) st = check_symbols(name, module_, {type.shape.begin(), type.shape.end()});
+  if (!st.ok()) {
+    Error e = std::move(st).error();
+    e.message = cat("parameter ", e.message);
+    return fail(std::move(e));
+  }
   const auto id = static_cast<ValueId>(function_.values.size());
   function_.values.push_back({type, kNone, static_cast<uint32_t>(function_.params.size())});
   function_.params.push_back({std::move(name), id, role, -1});
@@ -212,7 +213,7 @@ ValueId Builder::append(Node node, std::vector<ValueId> inputs, std::span<const 
 }
 
 void Builder::result(std::string name, Var v) {
-  if (failed() || rejects(v, cat("result ", name))) return;
+  if (failed() || (!owns(v) && rejects(v, cat("result ", name)))) return;
   function_.results.push_back({std::move(name), v.id()});
 }
 

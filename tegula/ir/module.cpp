@@ -6,7 +6,13 @@ Node::Node() = default;
 Node::Node(const Node&) = default;
 Node::Node(Node&&) noexcept = default;
 Node& Node::operator=(const Node&) = default;
-Node& Node::operator=(Node&&) noexcept = default;
+// Passes move thousands of nodes: the other one gets, and frees, what this one had.
+Node& Node::operator=(Node&& other) noexcept {
+  op = other.op, first_output = other.first_output, n_outputs = other.n_outputs;
+  origin = other.origin, phase = other.phase;
+  attrs = std::move(other.attrs), inputs.swap(other.inputs), regions.swap(other.regions);
+  return *this;
+}
 Node::~Node() = default;
 
 Function::Function() = default;

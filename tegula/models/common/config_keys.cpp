@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "tegula/io/json.h"
 #include "tegula/models/common/config_json.h"
@@ -92,40 +93,43 @@ bool has_word(std::string_view words, std::string_view word) {
   return any_word(words, [&](std::string_view w) { return w == word; });
 }
 
-using Known = std::map<std::string, ConfigKey, std::less<>>;
+struct Use {
+  KeyUse use;
+  std::string_view what;
+};
+using Known = std::map<std::string, Use, std::less<>>;
 
-void add(Known& known, std::string_view keys, KeyUse use, std::string what) {
-  each_word(keys, [&](std::string_view key) {
-    known.try_emplace(std::string(key), ConfigKey{std::string(key), use, what});
-  });
+void add(Known& known, std::string_view keys, KeyUse use, std::string_view what) {
+  each_word(keys, [&](std::string_view key) { known.try_emplace(std::string(key), use, what); });
 }
 
 Known known_keys(const ModelDef& model) {
   Known known;
-  add(known, "model_type", KeyUse::kFixed, cat('"', model.hf_type, '"'));
+  add(known, "model_type", KeyUse::kFixed, model.hf_type);
   for (const Field& f : model.fields)
     for (const std::string_view keys : {f.keys, f.also})
       add(known, keys, f.setting->is_of_training ? KeyUse::kTraining : KeyUse::kComputed,
-          std::string(f.setting->name));
+          f.setting->name);
   if (has_setting(model, setting::kRopeFactor))
     for (const char* object : {"rope_parameters.", "rope_scaling."})
       each_word(kRopeMembers, [&](std::string_view member) {
         add(known, cat(object, member), KeyUse::kComputed, "RoPE's scaling: linear or llama3");
       });
   for (const auto& list : fixed_keys(model))
-    for (const FixedKey& f : list) add(known, f.key, KeyUse::kFixed, std::string(f.values));
+    for (const FixedKey& f : list) add(known, f.key, KeyUse::kFixed, f.values);
   add(known, "dtype torch_dtype", KeyUse::kFree,
       "how weights were kept: the file says so of each, and --dtype what is computed with");
   add(known, model.free, KeyUse::kFree, "transformers' class of the family reads it nowhere here");
-  for (const FreeKeys& f : kFree) add(known, f.keys, KeyUse::kFree, std::string(f.why));
+  for (const FreeKeys& f : kFree) add(known, f.keys, KeyUse::kFree, f.why);
   return known;
 }
 
 std::string_view top_of(std::string_view key) { return key.substr(0, key.find('.')); }
 
 // Keys that change other models, and of which: a family's name, or "".
-std::map<std::string, std::string, std::less<>> other_keys(const Known& known) {
-  std::map<std::string, std::string, std::less<>> others;
+using Others = std::map<std::string, std::string, std::less<>>;
+Others other_keys(const Known& known) {
+  Others others;
   const auto is_known = [&](std::string_view key) {
     const auto at = known.lower_bound(key);
     return at != known.end() && top_of(at->first) == key;
@@ -160,13 +164,17 @@ bool is_no(std::string_view key, const Json& value) {
 struct Walk {
   const std::string& path;
   const ModelDef& model;
-  Known known;
-  std::map<std::string, std::string, std::less<>> others;
+  Known known = known_keys(model);
   std::vector<std::string> unread;
+  std::optional<Others> others_;  // most files have no key to look up there
 
   Error refuse(std::string_view key, const Json& value, std::string_view why) const {
     return unsupported(cat("'", path, "': tegula does not compute \"", key, "\": ", value.dump(),
                            " of a ", model.hf_type, why));
+  }
+  const Others& others() {
+    if (!others_) others_ = other_keys(known);
+    return *others_;
   }
   bool is_parent(const std::string& key) const {
     const auto at = known.lower_bound(key + ".");
@@ -185,7 +193,7 @@ struct Walk {
         TEGULA_TRY(members(*inside, key + "."));
       } else if (!prefix.empty()) {
         if (!m.value.is_null()) return refuse(key, m.value, "");
-      } else if (const auto other = others.find(key); other != others.end()) {
+      } else if (const auto other = others().find(key); other != others().end()) {
         if (!is_no(key, m.value))
           return refuse(key, m.value,
                         cat(other->second.empty() ? std::string()
@@ -199,12 +207,6 @@ struct Walk {
     return {};
   }
 };
-
-Walk walk_of(const std::string& path, const ModelDef& model) {
-  Known known = known_keys(model);
-  auto others = other_keys(known);
-  return {path, model, std::move(known), std::move(others), {}};
-}
 
 }  // namespace
 
@@ -233,7 +235,9 @@ std::string_view use_name(KeyUse use) {
 std::vector<ConfigKey> config_keys(const ModelDef& model) {
   std::vector<ConfigKey> keys;
   const Known known = known_keys(model);
-  for (const auto& [name, key] : known) keys.push_back(key);
+  for (const auto& [name, k] : known)
+    keys.push_back(
+        {name, k.use, name == "model_type" ? cat('"', k.what, '"') : std::string(k.what)});
   for (const auto& [name, who] : other_keys(known))
     keys.push_back({name, KeyUse::kOther,
                     who.empty() ? "of models that tegula does not build" : cat("of ", who)});
@@ -246,7 +250,7 @@ bool is_free_key(std::string_view key) {
 }
 
 Status check_config_keys(const Json& json, const std::string& path, const ModelDef& model) {
-  return walk_of(path, model).members(*json.as<Json::Object>(), "");
+  return Walk{path, model}.members(*json.as<Json::Object>(), "");
 }
 
 std::string note_on_keys(std::string_view text, const std::string& path) {
@@ -258,7 +262,7 @@ std::string note_on_keys(std::string_view text, const std::string& path) {
   const auto model = std::ranges::find_if(
       models, [&](const ModelDef* m) { return name != nullptr && m->hf_type == *name; });
   if (model == models.end()) return "";
-  Walk walk = walk_of(path, **model);
+  Walk walk{path, **model};
   if (!walk.members(*json->as<Json::Object>(), "").ok() || walk.unread.empty()) return "";
   std::string list;
   for (const std::string& key : walk.unread) list += cat(list.empty() ? "" : ", ", key);
