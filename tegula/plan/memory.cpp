@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/plan/placed_by_time.h"
 
 namespace tegula {
 
@@ -11,13 +12,8 @@ namespace {
 
 int64_t rounded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Buffers already placed, kept sorted by offset, so that gaps are found in one walk.
-struct Placed {
-  int64_t begin, end;
-  int first, last;
-};
-
-// The smallest gap that fits among those placed with an overlapping lifetime; ties: lowest.
+// The smallest gap that fits among those placed with an overlapping lifetime; ties: lowest. They
+// are sorted by offset, so that gaps are found in one walk.
 int64_t best_gap(const std::vector<Placed>& placed, const Lifetime& b, int64_t need) {
   int64_t top = 0, best = -1, best_size = INT64_MAX;
   for (const Placed& p : placed) {
@@ -31,105 +27,6 @@ int64_t best_gap(const std::vector<Placed>& placed, const Lifetime& b, int64_t n
   }
   return best >= 0 ? best : top;
 }
-
-// Memory that is taken, as runs of bytes in their order that do not touch.
-using Runs = std::vector<std::pair<int64_t, int64_t>>;
-
-void add_run(Runs& runs, int64_t begin, int64_t end) {
-  const auto first = std::partition_point(runs.begin(), runs.end(),
-                                          [&](const auto& r) { return r.second < begin; });
-  auto last = first;
-  for (; last != runs.end() && last->first <= end; ++last)
-    begin = std::min(begin, last->first), end = std::max(end, last->second);
-  if (first == last) {
-    runs.insert(first, {begin, end});
-    return;
-  }
-  *first = {begin, end};
-  runs.erase(first + 1, last);
-}
-
-// Buffers already placed, by when they live, so that a gap is found without a look at those that do
-// not live at the same time. Steps lie in blocks. What lives throughout a block is known as runs,
-// of which there are few, since neighbours are packed closely; what lives in a part of it is a list
-// in the order of memory. A tree over the blocks has the runs of all that lives at any of a node's
-// steps. The gaps are those that best_gap() finds.
-class PlacedByTime {
- public:
-  explicit PlacedByTime(int n_steps) : block_(std::max(32, n_steps / 256)) {
-    const int n = n_steps / block_ + 1;
-    while (leaves_ < n) leaves_ *= 2;
-    throughout_.resize(static_cast<size_t>(n)), partly_.resize(throughout_.size());
-    any_.resize(static_cast<size_t>(2 * leaves_));
-  }
-
-  void add(const Lifetime& b, int64_t begin, int64_t end) {
-    const Placed p{begin, end, b.first, b.last};
-    for (int k = b.first / block_; k <= b.last / block_; ++k) {
-      const auto at = static_cast<size_t>(k);
-      if (covers(b, k)) {
-        add_run(throughout_[at], begin, end);
-        continue;
-      }
-      std::vector<Placed>& list = partly_[at];
-      list.insert(std::upper_bound(list.begin(), list.end(), p, is_lower), p);
-    }
-    note(1, 0, leaves_, b.first / block_, b.last / block_ + 1, begin, end);
-  }
-
-  int64_t best_gap(const Lifetime& b, int64_t need) {
-    met_.clear();
-    int from = b.first / block_, to = b.last / block_ + 1;  // blocks that b covers, in the end
-    if (!covers(b, from)) meet_partly(b, from++);
-    if (from < to && !covers(b, to - 1)) meet_partly(b, --to);
-    if (from < to) meet(1, 0, leaves_, from, to);
-    int64_t top = 0, best = -1, best_size = INT64_MAX;
-    for (const auto& [begin, end] : met_) {
-      const int64_t gap = begin - top;
-      if (gap >= need && gap < best_size) best = top, best_size = gap;
-      top = std::max(top, end);
-    }
-    return best >= 0 ? best : top;
-  }
-
- private:
-  static bool is_lower(const Placed& a, const Placed& b) { return a.begin < b.begin; }
-  bool covers(const Lifetime& b, int block) const {
-    return b.first <= block * block_ && (block + 1) * block_ - 1 <= b.last;
-  }
-  void note(size_t node, int from, int to, int first, int behind, int64_t begin, int64_t end) {
-    if (behind <= from || to <= first) return;
-    add_run(any_[node], begin, end);
-    if (to - from == 1) return;
-    const int middle = from + (to - from) / 2;
-    note(2 * node, from, middle, first, behind, begin, end);
-    note(2 * node + 1, middle, to, first, behind, begin, end);
-  }
-  void meet(size_t node, int from, int to, int first, int behind) {
-    if (behind <= from || to <= first) return;
-    if (first <= from && to <= behind) return join(any_[node]);
-    const int middle = from + (to - from) / 2;
-    meet(2 * node, from, middle, first, behind), meet(2 * node + 1, middle, to, first, behind);
-  }
-  void meet_partly(const Lifetime& b, int block) {
-    join(throughout_[static_cast<size_t>(block)]);
-    some_.clear();
-    for (const Placed& p : partly_[static_cast<size_t>(block)])
-      if (p.first <= b.last && b.first <= p.last) some_.emplace_back(p.begin, p.end);
-    join(some_);
-  }
-  // All in one order.
-  void join(const Runs& runs) {
-    joined_.resize(met_.size() + runs.size());
-    std::merge(met_.begin(), met_.end(), runs.begin(), runs.end(), joined_.begin());
-    met_.swap(joined_);
-  }
-
-  int block_, leaves_ = 1;
-  std::vector<Runs> throughout_, any_;
-  std::vector<std::vector<Placed>> partly_;
-  Runs met_, some_, joined_;
-};
 
 // From so many buffers on that is faster than a walk over all.
 constexpr size_t kManyBuffers = 1000;
@@ -145,8 +42,7 @@ Layout place_many(std::span<const Lifetime> buffers, const std::vector<uint32_t>
   for (uint32_t i : order) {
     const int64_t need = rounded(buffers[i].bytes);
     if (need == 0) continue;
-    const int64_t at = placed.best_gap(buffers[i], need);
-    placed.add(buffers[i], at, at + need);
+    const int64_t at = placed.place(buffers[i], need);
     layout.offsets[i] = at;
     layout.bytes = std::max(layout.bytes, at + need);
   }

@@ -292,14 +292,18 @@ class Targets(CliTest):
                           "--target zen3 is a CPU")
 
     def test_time_grows_with_the_layers(self):
-        """In the time of the processor: four times the layers take about four times as long."""
+        """In the time of the processor, the least of three: four times the layers take about four times as long."""
         def seconds(n_layers):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             self.expect_ok(self.run_tool("plan", "--n-layers", n_layers, *SMALL_STEP[2:]))
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             return after.ru_utime - before.ru_utime
-        few, many = min(seconds(192) for _ in range(2)), seconds(768)
-        self.assertLess(many, 8 * few, "16 times as long would be quadratic")
+        few, many = seconds(384), seconds(1536)
+        for _ in range(2):
+            if many < 6 * few:
+                break
+            few, many = min(few, seconds(384)), min(many, seconds(1536))
+        self.assertLess(many, 6 * few, "16 times as long would be quadratic")
 
     def test_parameters_are_counted_exactly(self):
         text = self.expect_ok(self.run_tool(

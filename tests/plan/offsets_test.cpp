@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <random>
 
 #include "tegula/plan/memory.h"
+#include "tegula/plan/placed_by_time.h"
 
 namespace tegula {
 namespace {
@@ -89,6 +91,71 @@ TEST(Offsets, TheArenaLiesBetweenItsBounds) {
     RC_ASSERT(layout.lower_bound == bound_of(all));
     RC_ASSERT(layout.bytes >= layout.lower_bound && layout.bytes <= sum);
   });
+}
+
+struct Lying {
+  int64_t begin, end;
+  Lifetime b;
+};
+
+// Puts b into the smallest gap that fits, the lowest of these, by a walk over all.
+int64_t place(std::vector<Lying>& placed, const Lifetime& b, int64_t need) {
+  int64_t top = 0, at = -1, smallest = INT64_MAX;
+  for (const Lying& p : placed) {
+    if (!lives_with(p.b, b)) continue;
+    const int64_t gap = p.begin - top;
+    if (gap >= need && gap < smallest) smallest = gap, at = top;
+    top = std::max(top, p.end);
+  }
+  if (at < 0) at = top;
+  const auto behind =
+      std::find_if(placed.begin(), placed.end(), [&](const Lying& p) { return p.begin > at; });
+  placed.insert(behind, {at, at + need, b});
+  return at;
+}
+
+struct Many {
+  int steps, sizes;
+  bool is_sorted;  // the largest first
+};
+
+// Lives that nest, as those of activations do, lives until the end, as those of gradients, short
+// ones, those that begin and end with blocks of 32 steps, and any.
+std::vector<Lifetime> many_lifetimes(const Many& many, int n) {
+  std::mt19937 random(1);
+  const auto below = [&](int m) { return static_cast<int>(random() % static_cast<uint32_t>(m)); };
+  const int steps = many.steps;
+  std::vector<Lifetime> all;
+  for (int i = 0; i < n; ++i) {
+    int first = below(4) ? static_cast<int>(int64_t{i} * steps / n / 2) : below(steps);
+    const int kind = below(6);
+    if (kind == 0) first = first / 32 * 32;
+    const int lasts[] = {first + 31,        first,     first + below(9),
+                         steps - 1 - first, steps - 1, first + below(steps)};
+    const int last = std::clamp(lasts[kind], first, steps - 1);
+    all.push_back({first, last, int64_t{1 + below(many.sizes)} * kAlignment});
+  }
+  if (many.is_sorted)
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Lifetime& a, const Lifetime& b) { return a.bytes > b.bytes; });
+  return all;
+}
+
+TEST(Offsets, GapsFoundByTimeAreThoseOfAWalkOverAll) {
+  for (const Many many : {Many{96, 4, true},
+                          {40, 300, false},
+                          {700, 1, true},
+                          {700, 20, false},
+                          {700, 2000, true},
+                          {30000, 20, true},
+                          {30000, 20, false}}) {
+    PlacedByTime by_time(many.steps);
+    std::vector<Lying> placed;
+    const std::vector<Lifetime> all = many_lifetimes(many, 3000);
+    for (size_t i = 0; i < all.size(); ++i)
+      ASSERT_EQ(by_time.place(all[i], all[i].bytes), place(placed, all[i], all[i].bytes))
+          << "buffer " << i << " in " << many.steps << " steps";
+  }
 }
 
 // Lifetimes that nest or follow each other, like the calls of a program, leave no gap.
