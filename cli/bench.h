@@ -1,4 +1,4 @@
-// What the measuring of `tegula bench` is told, whatever the device.
+// The options of `tegula bench`'s measuring, whatever the device.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@ struct BenchOptions {
   TrainFlags train, generate;
 };
 
-// What is timed: a function, the operations people count for it, and how to name it.
+// A piece of work to time: a function, the operations people count for it, and how to name it.
 struct BenchWork {
   std::shared_ptr<Module> module = std::make_shared<Module>();
   FuncId function = kNone;
@@ -43,10 +43,10 @@ struct BenchWork {
 // The numbers of `text`, n of them from 1, as `names` calls them: M,N,K.
 Result<std::vector<int64_t>> shape_numbers(const std::string& text, size_t n, const char* names);
 DType dtype_of(const BenchOptions& o);
-// Of `kind` attention, decode, gemm, train or generate; the last two set how they are compiled.
+// `kind` is attention, decode, gemm, train or generate; the last two set how they are compiled.
 Result<BenchWork> bench_work(std::string_view kind, const BenchOptions& o, CompileOptions& compile);
 
-// Of `tegula bench ops`: all, or --only one; and their names.
+// The works of `tegula bench ops`: all, or --only one; and their names.
 Result<std::vector<BenchWork>> op_works(const BenchOptions& o);
 std::vector<std::string> op_bench_names();
 
@@ -54,7 +54,7 @@ std::vector<std::string> op_bench_names();
 std::vector<std::string> kernels_of(const Plan& plan);
 std::string by_commas(const std::vector<std::string>& names);
 
-// What a work took on the CPU.
+// The times of a work on the CPU.
 struct BenchTimes {
   std::string what;
   std::vector<std::string> kernels;
@@ -65,7 +65,7 @@ struct BenchTimes {
   double gbytes_per_s() const { return bytes / measured.ms_median / 1e6; }
   double share_of_peak() const { return 1e9 * gflops() / measured.peak_flops_per_s; }
   double share_of_reads() const { return 1e9 * gbytes_per_s() / measured.read_bytes_per_s; }
-  // Of both in turn, beside the best that either measured.
+  // Joins the times of both in turn, beside the best that either measured.
   void add(const BenchTimes& other);
   void print() const;  // all but `what`, for people
   Json json() const;

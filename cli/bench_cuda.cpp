@@ -75,8 +75,8 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
   if (o.by_op) more.by_step = &stats;
   const Measured t = TEGULA_TRY(measure_on_device(compiled.plan, *device, how, more));
 
-  // Of a replayed step, where the driver was traced: apart, small kernels take several times as
-  // long.
+  // Times of a replayed step, where the driver was traced: apart, small kernels take several times
+  // as long.
   std::vector<int64_t> launches;
   for (const StepStats& s : stats) launches.push_back(s.launches);
   if (const std::vector<int> steps = steps_of(t.trace.spans, launches); !steps.empty()) {

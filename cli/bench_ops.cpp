@@ -1,4 +1,4 @@
-// What `tegula bench ops` times: the ops of a training step that are no plain products, each alone.
+// `tegula bench ops` times the ops of a training step that are no plain products, each alone.
 #include <algorithm>
 
 #include "cli/bench.h"
@@ -124,7 +124,7 @@ constexpr OpBench kOps[] = {
      true},
 };
 
-// What it is given and what it gives, once each; of a table that is only looked up, the rows.
+// Operands and results, once each; of a table that is only looked up, the rows.
 double least_bytes(const OpBench& op, const Function& f, const Operands& o) {
   int64_t bytes = 0;
   for (const Param& p : f.params) bytes += f.type(p.value).bytes();

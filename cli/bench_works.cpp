@@ -1,4 +1,4 @@
-// What `tegula bench` times: attention, a product, a step or a token, as functions.
+// The works of `tegula bench`: attention, a product, a step or a token, as functions.
 #include <algorithm>
 #include <numeric>
 

@@ -1,4 +1,4 @@
-// What each part of a model, and each kernel in it, takes of a plan's run.
+// The share of a plan's run that each part of a model, and each kernel in it, takes.
 #pragma once
 
 #include "tegula/io/json.h"

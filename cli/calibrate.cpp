@@ -19,7 +19,7 @@ namespace {
 constexpr int kGraphs = 48;         // some of each family
 constexpr int kStepRuns = 7;        // of which the median counts
 constexpr double kMostFlops = 6e9;  // of a step
-// Of the multiply-adds that the cores can do, what several threads must get by the wall's clock, or
+// The share of the cores' multiply-adds that several threads must get by the wall's clock, or
 // others are at work; how often that is looked at, and how long quiet is waited for in all.
 constexpr double kQuietShare = 0.95, kLookEvery_s = 0.25, kPatience_s = 120;
 // Families whose steps hold each kernel of training: five of twelve graphs are of GPT-2, and so on.

@@ -27,13 +27,13 @@ void add_plan_model(const Command& app, int& exit_code);
 // --tune off|quick|full and --tune-cache DIR.
 void add_tuning(const Command& cmd, std::string& mode, std::string& directory);
 
-// What each rung of the matmul ladder reads for n × n matrices.
+// Prints the bytes that each rung of the matmul ladder reads for n × n matrices.
 Status print_reads(int64_t n, bool as_json);
 
 // Says on standard error which keys of a model's config.json nobody reads.
 void note_on_model(const std::string& path);
 
-// What a process ends with; the table of docs/cli.md. A signal that ended a run is 128 + its
+// The exit code of a process: the table of docs/cli.md. A signal that ended a run is 128 + its
 // number.
 enum Exit : int { kDone = 0, kInput = 1, kUsage = 2, kEnvironment = 3 };
 

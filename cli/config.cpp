@@ -4,8 +4,8 @@
 
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_ENABLE_UNRELEASED_FEATURES 0
-// What the parser (3.3) takes for impossible is not: some letters beyond ASCII reach the end of its
-// tables of blanks and letters, whose answer for them is no; and some broken files reach its
+// The parser (3.3) takes for impossible some things that happen: letters beyond ASCII reach the end
+// of its tables of blanks and letters, whose answer for them is no; and some broken files reach its
 // assertions, which refuse the file, in every build.
 namespace tegula::cli {
 constexpr void require(bool holds) {
@@ -101,7 +101,7 @@ Status check_depth(std::string_view text, const std::string& path) {
   return {};
 }
 
-// What the parser saw may be a line's end.
+// The parser's message may hold a line's end.
 std::string on_one_line(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : std::string(1, c);
@@ -240,7 +240,7 @@ bool is_on_command_line(const Command& cmd, const std::string& flag) {
   const Flag option = cmd.find_flag(flag);
   const Flag config = cmd.find_flag("--config");
   const std::vector<Flag> order = cmd.given();
-  // What a file says stands before --config: see expand_config.
+  // A file's flags stand before --config: see expand_config.
   const auto end_of_file = std::find(order.begin(), order.end(), config);
   const auto begin = end_of_file == order.end() ? order.begin() : end_of_file;
   return std::find(begin, order.end(), option) != order.end();

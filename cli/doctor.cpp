@@ -32,7 +32,7 @@ std::string in_units(const Json& j, const char* number, double unit, const char*
   return text;
 }
 
-// What the CUDA path needs, each thing with what was found, or what is missing.
+// All that the CUDA path needs, each thing with what was found, or what is missing.
 Json examine_cuda() {
   Json::Array facts;
   for (const DeviceFact& f : examine_device())

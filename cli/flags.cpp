@@ -223,7 +223,7 @@ std::string Command::full_name() const {
 }
 
 void usage_error(const std::string& message) {
-  // What CLI11 throws ends at a NUL.
+  // CLI11's exception ends at a NUL.
   throw CLI::ValidationError(printable(message), CLI::ExitCodes::ValidationError);
 }
 
@@ -244,7 +244,7 @@ Parsed parse(const Command& tool, const std::vector<std::string>& arguments) {
   CLI::App& app = *tool.app_;
   std::vector<std::string> words;  // the last one first
   for (const std::string& word : arguments) {
-    // Of "--out=" the parser would take the next word for the value.
+    // After "--out=" the parser would take the next word for the value.
     const bool is_empty = word.starts_with("--") && word.ends_with('=');
     words.insert(words.begin(), is_empty ? word.substr(0, word.size() - 1) : word);
     if (is_empty) words.insert(words.begin(), "");

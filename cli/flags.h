@@ -109,19 +109,19 @@ class Command {
     return add_action(name, new Flag::Holder<F>(f), doc);
   }
 
-  // What the command does, once the command line is read.
+  // Sets what the command does, once the command line is read.
   template <class F>
   void callback(F f) const {
     set_callback(new CallHolder<F>(f), false);
   }
-  // What is checked before any command does anything.
+  // Sets what is checked before any command does anything.
   template <class F>
   void check(F f) const {
     set_callback(new CallHolder<F>(f), true);
   }
   void require_command() const;
   void footer(const std::string& text) const;
-  // Of a flag that is given twice the last one counts: for flags that are added from now on.
+  // The last value of a flag that is given twice counts: for flags that are added from now on.
   void take_last() const;
 
   Flag flag(const std::string& name) const;       // it must have one of this name

@@ -1,4 +1,4 @@
-// What is asked for beside what this machine has.
+// Compares what is asked for with what this machine has.
 #pragma once
 
 #include <cstdint>

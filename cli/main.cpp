@@ -15,7 +15,7 @@ std::string owner_of(const Command& cmd, const std::string& flag) {
   return "";
 }
 
-// What does not belong on the command line: a flag before any other word.
+// Explains what does not belong on the command line: a flag before any other word.
 std::string explain_extras(const Command& app, const Command& cmd,
                            const std::vector<std::string>& extras) {
   std::string flag = extras.front();
@@ -40,7 +40,7 @@ void refuse_empty_values(const Command& cmd) {
   for (const Command& sub : cmd.commands()) refuse_empty_values(sub);
 }
 
-// What the user typed, in one line, with what to do.
+// Explains what is wrong with what the user typed, in one line, with what to do.
 int explain(const Command& tool, const Parsed& p) {
   const std::string name = p.command.full_name();
   std::string what = p.message;

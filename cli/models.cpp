@@ -19,7 +19,7 @@ void print_families() {
                 m->hf_type.data(), width_of(m->doc), m->doc.data());
 }
 
-// What a heading says of the keys below it.
+// The heading above the keys below it.
 std::string_view meaning(KeyUse use) {
   switch (use) {
     case KeyUse::kComputed:

@@ -105,7 +105,7 @@ Result<Planned> plan_best(const TrainConfig& c, const Target& target, int repeat
   return best;
 }
 
-// What the plan is for: a preset, the GPU of this machine, or its CPU.
+// The target of the plan: a preset, the GPU of this machine, or its CPU.
 Result<Target> target_of(const Options& o, const TrainConfig& c) {
   if (o.target.empty()) {
     if (o.device != "cuda") {
@@ -180,7 +180,7 @@ Status run(const Options& o) {
   return {};
 }
 
-// What is asked instead of a step's plan, and the flags that it has a use for.
+// A question instead of a step's plan, and the flags that it has a use for.
 struct Instead {
   std::string_view flag, uses;  // by spaces
 };

@@ -8,7 +8,7 @@ namespace tegula::cli {
 
 namespace {
 
-// Of a rank's micro-batch, or of its step where one micro-batch is all.
+// The arena of a rank's micro-batch, or of its step where one micro-batch is all.
 Result<int64_t> arena_of(const planner::Answer& a, const planner::Layout& l) {
   TrainConfig c = TEGULA_TRY(config_of_rank(a.preset.model, a.job, l));
   TEGULA_TRY(c.model.resolve());

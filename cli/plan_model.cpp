@@ -125,7 +125,7 @@ bool asks_about_model(const std::vector<std::string>& arguments) {
   if (!arguments[1].starts_with('-')) return true;
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& a = arguments[i];
-    // What stands behind a flag may be its value: --model gpt2.
+    // A word behind a flag may be its value: --model gpt2.
     const bool may_be_value = arguments[i - 1].starts_with('-') && arguments[i - 1] != "--json";
     if (!may_be_value && planner::find_model_preset(a).ok()) return true;
     for (const char* flag : {"--gpus", "--fix", "--batch-tokens", "--serve", "--compare-gpus"})
@@ -232,7 +232,7 @@ void add_plan_model(const Command& app, int& exit_code) {
                                   "--html", "--baselines", "--tokens-total", "--explain"})
     serve.excludes(cmd.flag(of_training));
   cmd.callback([cmd, &exit_code] {
-    // Of the model alone these change nothing.
+    // For a model without devices these change nothing.
     const bool has_devices = !o.question.gpus.empty() || !o.question.compare.empty();
     for (const char* of_devices : {"--fix", "--optimizer", "--keeps", "--batch-tokens"})
       if (!has_devices && cmd.flag(of_devices).is_given() && !o.question.fix.starts_with("dtype="))

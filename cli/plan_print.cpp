@@ -126,7 +126,7 @@ void print_flops(const std::vector<FlopsRow>& rows) {
                 static_cast<double>(r.update));
 }
 
-// What is computed twice, all layers' together.
+// Prints what is computed twice, all layers' together.
 void print_recomputed(const std::vector<Recomputed>& choices) {
   struct Sum {
     int64_t n = 0, bytes = 0;

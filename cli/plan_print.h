@@ -1,4 +1,4 @@
-// What tegula plan says of a step of one rank.
+// Prints what tegula plan says of a step of one rank.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace tegula::cli {
 
-// What a few steps really took.
+// Measurements of a few steps that ran.
 struct MeasuredStep {
   double step_s = 0;  // the median's, by kernel_seconds of runtime/probe.h
   int64_t runs = 0, flops = 0, peak_bytes = 0;

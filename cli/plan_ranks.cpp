@@ -45,7 +45,7 @@ Result<Planned> planned(const TrainConfig& c, const Target& target) {
   return p;
 }
 
-// What rank 0 executes with others, by op and axis.
+// The collectives that rank 0 executes with others, by op and axis.
 struct Exchange {
   int64_t count = 0, sent_bytes = 0;
   bool is_bound = false;  // what data decides, at most

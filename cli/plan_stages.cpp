@@ -29,7 +29,7 @@ struct RankRow {
   Simulated::OfRank simulated;
 };
 
-// What is known of a schedule of a cut step.
+// A schedule of a cut step.
 struct Planned {
   PlannedProgram whole;               // as one rank runs it
   Program program;                    // its flows those of a slice
@@ -110,7 +110,7 @@ Result<std::vector<double>> part_seconds(const PlannedProgram& p, const std::vec
   return seconds;
 }
 
-// Of flows, slices are equal shares of their micro-batch.
+// Slices of flows are equal shares of their micro-batch.
 Program sliced(Program program, int n_slices) {
   for (Flow& flow : program.flows)
     if (n_slices > 1 && is_per_micro_batch(program.parts[static_cast<size_t>(flow.from)].kind) &&
@@ -207,7 +207,7 @@ void print_text(const Planned& p, const Stages& stages, bool is_priced) {
               static_cast<double>(p.whole.peak_bytes()) / mib);
 }
 
-// Of each part, by the plans for a quarter, half and all of the tokens, or by the times given.
+// Each part's times, by the plans for a quarter, half and all of the tokens, or as given.
 Result<std::vector<PartTime>> part_times(TrainConfig c, const Target& target, const Cut& whole,
                                          const Schedule& schedule, const Stages& stages) {
   const int64_t n = c.row_length();

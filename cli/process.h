@@ -1,4 +1,4 @@
-// What a process must settle with the system: standard streams, signals, and exceptions that
+// Settles what a process must with the system: standard streams, signals, and exceptions that
 // nothing caught.
 #pragma once
 

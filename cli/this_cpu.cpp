@@ -16,7 +16,7 @@ constexpr int64_t kSide = 1024;  // of a weight
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 64, 256, 1024};
 constexpr double kMostBytes = 256 << 20;  // more than any cache
 
-// Of a run over inputs that together have `cold_bytes`.
+// Seconds of a run over inputs that together have `cold_bytes`.
 Result<double> seconds_of(Rank& rank, const Target& target, double cold_bytes,
                           const std::shared_ptr<Module>& module, FuncId f) {
   CompileOptions o;
@@ -28,7 +28,7 @@ Result<double> seconds_of(Rank& rank, const Target& target, double cold_bytes,
   return TEGULA_TRY(measurement.run()).ms_median / 1e3;
 }
 
-// Of an op that has next to nothing to do.
+// Seconds of an op that has next to nothing to do.
 Result<double> least_seconds(Rank& rank, const Target& target) {
   auto module = std::make_shared<Module>();
   Builder b(*module, "least");
@@ -37,7 +37,7 @@ Result<double> least_seconds(Rank& rank, const Target& target) {
   return seconds_of(rank, target, 0, module, TEGULA_TRY(b.finish_into_module()));
 }
 
-// Of rows times a weight, that lies as most families have it.
+// Seconds of rows times a weight that lies as most families have it.
 Result<double> product_seconds(Rank& rank, const Target& target, DType dtype, int64_t rows,
                                double cold_bytes) {
   auto module = std::make_shared<Module>();

@@ -26,7 +26,7 @@ namespace tegula::cli {
 
 namespace {
 
-// What the callbacks share.
+// State that the callbacks share.
 struct Progress {
   const TrainConfig* config = nullptr;
   StepCost cost;  // planned
@@ -205,7 +205,7 @@ Json summary_json(const TrainSummary& s, const Utilisation& u) {
                        {"interrupted", s.interrupted}});
 }
 
-// What there was none of is not printed.
+// Prints only what there was some of.
 void print_summary(const TrainSummary& s) {
   std::fprintf(stderr, "%lld steps", static_cast<long long>(s.steps));
   const bool ran = !std::isnan(s.train_loss);
@@ -284,8 +284,8 @@ void announce(const Trainer& t) {
   for (const std::string& note : t.notes) print_note(note);
 }
 
-// Of a rank, or of several at once, on no more threads than there are cores. Of a device, what its
-// data sheet says.
+// The speed of a rank, or of several at once, on no more threads than there are cores. Of a device,
+// what its data sheet says.
 MachineSpeed speed_of(const Trainer& t, int64_t n_ranks = 1) {
   const Target& target = t.plan().target;
   if (target.device == DeviceKind::kCpu)

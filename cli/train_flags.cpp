@@ -106,7 +106,7 @@ void add_data(const Command& cmd, TrainConfig& c, bool is_required) {
       .show_default();
 }
 
-// What a run does beyond a step.
+// Flags for what a run does beyond a step.
 void add_run(const Command& cmd, TrainConfig& c) {
   cmd.add_option("--batches", c.batches,
                  "Which sequences each batch has: a line of places in the training split each")
@@ -379,7 +379,7 @@ Result<TrainConfig> TrainFlags::resolve() const {
   if (has_origin) TEGULA_TRY(check_origin());
   if (depth > 0) {
     apply_depth(c, depth);
-    // What was said outright wins.
+    // A flag that was given outright wins.
     if (is_given("--n-layers")) c.model.n_layers = config.model.n_layers;
     if (is_given("--d-model")) c.model.d_model = config.model.d_model;
     if (is_given("--n-heads")) c.model.n_heads = config.model.n_heads;

@@ -8,8 +8,8 @@
 
 namespace tegula::cli {
 
-// What a command does decides which of the flags it has: all of them; those that decide what a step
-// is, with or without the text that decides the vocabulary; those that decide what decoding a token
+// The command decides which of the flags it has: all of them; those that decide what a step is,
+// with or without the text that decides the vocabulary; those that decide what decoding a token
 // is.
 enum class Purpose { kTrain, kPlan, kStep, kToken };
 
@@ -20,7 +20,7 @@ struct TrainFlags {
   std::string mesh;                   // "dp=2,tp=2"
   int64_t ranks = 0;                  // 0: as many as the mesh has, or one
 
-  // What cannot be, alone or together, ends the parsing of the command line.
+  // A value that cannot be, alone or together, ends the parsing of the command line.
   void add_to(const Command& cmd, Purpose purpose);
   // The flags with --depth and --memory applied. Errors name the flag.
   Result<TrainConfig> resolve() const;

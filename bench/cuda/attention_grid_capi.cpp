@@ -82,7 +82,7 @@ void* tegula_grid_open(const int64_t* sizes, const FeatureSpec* f, const char* f
   return release(open(shape_of(sizes, *f), *f, folder));
 }
 
-// What bench_cuda_compile wrote for a line of variants.txt; spec: its numbers.
+// The numbers that bench_cuda_compile wrote for a line of variants.txt; spec: its numbers.
 void* tegula_grid_load(const int64_t* sizes, const FeatureSpec* f, const char* cubin,
                        const int* spec) {
   return release(load(shape_of(sizes, *f), f->mma_kb != 0, cubin, spec));

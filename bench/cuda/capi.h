@@ -1,4 +1,4 @@
-// What the C calls of this folder share: a call returns 0, or 1 (a load: null), and then
+// Shared by the C calls of this folder. A call returns 0, or 1 (a load: null), and then
 // tegula_error() says why.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What compute-sanitizer's racecheck makes of two ways in which our kernels share memory.
+// Shows how compute-sanitizer's racecheck judges two ways in which our kernels share memory.
 //
 //   nvcc -std=c++17 -I. -gencode arch=compute_90a,code=sm_90a -o ring bench/cuda/racecheck_ring.cu
 //   for way in all elected sync arrive; do compute-sanitizer --tool racecheck ./ring $way; done

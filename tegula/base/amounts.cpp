@@ -8,7 +8,7 @@ namespace tegula {
 namespace {
 
 constexpr double k2To63 = 0x1p63;
-// Of a decimal fraction and of its product, relative.
+// The relative error of a decimal fraction and of its product.
 constexpr double kRounding = 0x1p-51;
 // The largest bound that is shown as none.
 constexpr int64_t kMany = int64_t{1} << 40;
@@ -28,7 +28,7 @@ int power_of(char letter) {
   return at == kLetters.npos ? 0 : static_cast<int>(at) + 1;
 }
 
-// Of "", "k", "ki", "b"; 0: it is none.
+// The factor of "", "k", "ki", "b"; 0: it is none.
 double scale_of_count(std::string_view unit) {
   if (unit.empty()) return 1;
   if (unit == "b") return 1e9;
@@ -38,7 +38,7 @@ double scale_of_count(std::string_view unit) {
   return unit.substr(1) == "i" ? std::pow(1024.0, power) : 0;
 }
 
-// Of "", "b", "k", "kb", "ki", "kib"; 0: it is none.
+// The factor of "", "b", "k", "kb", "ki", "kib"; 0: it is none.
 double scale_of_bytes(std::string_view unit) {
   if (unit.empty() || unit == "b") return 1;
   const int power = power_of(unit[0]);

@@ -21,8 +21,8 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-// What someone holds of a tensor, as one dense tensor: boxes of the whole, and where each of them
-// lies in it. Most hold one box; of a fused projection a rank holds its heads of q, of k and of v.
+// A holder's part of a tensor, as one dense tensor: boxes of the whole, and where each of them lies
+// in it. Most hold one box; of a fused projection a rank holds its heads of q, of k and of v.
 struct Share {
   std::vector<Box> boxes, places;
   static Share of(Box box);

@@ -69,7 +69,7 @@ constexpr std::optional<DType> parse_dtype(std::string_view s) {
   return std::nullopt;
 }
 
-// What sums over a float type are kept in: f64 for f64, f32 for any other.
+// The type that sums over a float type are kept in: f64 for f64, f32 for any other.
 constexpr DType accumulator(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 
 // The spacing of floats just above 1: 2^-52, 2^-23, 2^-7, 2^-10, 2^-3; 0 for integers.

@@ -1,6 +1,6 @@
-// What integers mean: they wrap. And Integer, the scalar that references of integer ops run on: 64
-// bits, of which a narrower element keeps the low ones, so that sums, differences and products wrap
-// in every integer type, whatever the order of their terms.
+// Integers wrap. Integer is the scalar that references of integer ops run on: 64 bits, of which a
+// narrower element keeps the low ones, so that sums, differences and products wrap in every integer
+// type, whatever the order of their terms.
 #pragma once
 
 #include <compare>
@@ -17,7 +17,7 @@ constexpr int64_t least_int(DType t) {
 constexpr int64_t greatest_int(DType t) {
   return t == DType::kBool ? 1 : t == DType::kU8 ? 255 : INT64_MAX >> (64 - size_bits(t));
 }
-// What an element of an integer type holds of v: v modulo 2^bits (two's complement); bool: v ≠ 0.
+// The value that an integer type has for v: v modulo 2^bits (two's complement); bool: v ≠ 0.
 constexpr int64_t wrapped_int(DType t, int64_t v) {
   switch (t) {
     case DType::kI32:
@@ -32,8 +32,8 @@ constexpr int64_t wrapped_int(DType t, int64_t v) {
       return v;
   }
 }
-// What a float becomes as an integer type: truncated, the end of the range where it lies beyond,
-// 0 for NaN; as bool: v ≠ 0.
+// A float as an integer type: truncated, the end of the range where it lies beyond, 0 for NaN; as
+// bool: v ≠ 0.
 constexpr int64_t truncated_int(DType t, double v) {
   if (t == DType::kBool) return v != 0;
   if (v != v) return 0;

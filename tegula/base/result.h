@@ -20,8 +20,8 @@ enum class Code { kInvalidArgument, kUnsupported, kOutOfMemory, kIo, kDevice, kI
 
 std::string_view code_name(Code code);
 
-// What went wrong, why, and (in `message`) what to do about it. `where` is the place in the
-// user's or our source that caused it: the call site for graph building, else the place of error.
+// `message` says what went wrong, why, and what to do about it. `where` is the place in the user's
+// or our source that caused it: the call site for graph building, else the place of error.
 struct Error {
   Code code = Code::kInternal;
   std::string message;

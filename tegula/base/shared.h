@@ -23,7 +23,7 @@ class Shared {
   Shared(Shared&& other) noexcept
       : block_(std::exchange(other.block_, nullptr)),
         object_(std::exchange(other.object_, nullptr)) {}
-  // Of a T that is not const, say.
+  // For example from a T that is not const.
   template <class U>
   requires requires(U* u, T*& t) { t = u; }
   Shared(Shared<U> other) noexcept

@@ -7,8 +7,8 @@
 namespace tegula {
 
 namespace {
-// Of the peak of multiply-adds: `tegula bench ops --shape 64,1024 --threads 1` does silu at 15 and
-// gelu at 24 GFLOP/s, in caches, where multiply-adds reach 118.
+// The divisor of the peak of multiply-adds: `tegula bench ops --shape 64,1024 --threads 1` does
+// silu at 15 and gelu at 24 GFLOP/s, in caches, where multiply-adds reach 118.
 constexpr double kPeakOfElementwise = 8;
 // An order of magnitude, assumed for ranks with a core each. Four ranks on two busy cores take 20
 // to 65 us (400 meetings in `tests_runtime --gtest_filter=RankGroup.NobodyWaits*`: 8 to 26 ms).

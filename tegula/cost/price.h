@@ -19,18 +19,18 @@ double bytes_per_s(const Target& target);
 // The same of elementwise operations in a fused loop, which are no multiply-adds and of which some
 // are functions that take many instructions but count as one.
 double elementwise_flops_per_s(const Target& target);
-// What the target's caches hold, all cores' together: less than this need not go to memory.
+// Bytes that the target's caches hold, all cores' together: less than this need not go to memory.
 int64_t cached_bytes(const Target& target);
 
 double price(const Target& target, DType dtype, double flops, double bytes);
-// Of an op alone, every operand read once, every result written once; of a collective, with its
-// exchange.
+// The price of an op alone, every operand read once, every result written once; of a collective,
+// with its exchange.
 double price(const Target& target, const OpCall& call);
 
-// What a rank waits for others: α·n_meetings + β·bytes, where bytes are those it sends. Ranks are
+// A rank's wait for others: α·n_meetings + β·bytes, where bytes are those it sends. Ranks are
 // threads that share memory: β is a copy's, α what one meeting takes. [Thakur et al. 2005]
 double price_of_exchange(const Target& target, int n_meetings, double sent_bytes);
-// Of a collective: the exchange of the rank that sends most, and nγ, the reading and adding.
+// A collective's price: the exchange of the rank that sends most, and nγ, the reading and adding.
 double price_of_collective(const Target& target, const OpCall& call);
 
 }  // namespace tegula

@@ -55,7 +55,7 @@ std::string_view remedy(int errno_value) {
   }
 }
 
-// What no other path would cure belongs to the machine.
+// A fault that no other path would cure belongs to the machine.
 Code code_of(int errno_value) {
   switch (errno_value) {
     case EISDIR:

@@ -126,7 +126,7 @@ Json::Json(Object value) : value_(std::move(value)) {}
 Json Json::object(std::initializer_list<Member> members) { return Json(Object(members)); }
 
 Result<Json> Json::parse(std::string_view text, std::string_view what) {
-  // Of another kind of file the place of a syntax error says nothing.
+  // In another kind of file the place of a syntax error says nothing.
   const auto refuse = [&](const std::string& why) {
     const std::string other = what_it_is_instead(text, true);
     return invalid_argument(cat("'", what, "' is not valid JSON: ", other.empty() ? why : other));

@@ -11,7 +11,7 @@ constexpr std::string_view kName = "manifest.json";
 constexpr std::string_view kAdvice =
     "Use another checkpoint, or copy this one again from where it came";
 
-// What the manifest's own hash covers: everything it says, in one fixed form.
+// The text that the manifest's own hash covers: everything it says, in one fixed form.
 std::string content_hash(const Manifest& m) {
   std::string text = cat("step ", m.step, "\n");
   for (const ManifestEntry& f : m.files)

@@ -1,4 +1,4 @@
-// What a tokenizer's file puts around every text: the ids of its "post_processor".
+// Ids that a tokenizer's file puts around every text: the ids of its "post_processor".
 //
 // Read are templates (Llama 3's <|begin_of_text|>), the ends of RoBERTa and BERT, sequences of
 // these, and ByteLevel, which changes offsets alone. Errors: kUnsupported for others.

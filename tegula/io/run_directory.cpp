@@ -11,7 +11,7 @@
 namespace tegula {
 namespace {
 
-// What a run makes under each name.
+// The kind of entry that a run makes under each name.
 enum class Kind { kDirectory, kFile, kLink, kLinkToDirectory };
 struct Name {
   std::string_view name;
@@ -66,7 +66,7 @@ std::string link_target(const std::string& path) {
   return std::string(target, n > 0 ? static_cast<size_t>(n) : 0);
 }
 
-// What else a checkpoint had: its files have links there, too.
+// Other files of a checkpoint, which have links there, too.
 std::vector<std::string> links_into_latest(const std::string& dir) {
   std::vector<std::string> links;
   if (const auto names = list_directory(dir); names.ok())

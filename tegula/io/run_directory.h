@@ -20,7 +20,7 @@ inline constexpr std::string_view kRunMarker = ".tegula-run";
 // a dot), but `latest` leads to a checkpoint or is one.
 bool is_run_directory(const std::string& dir);
 
-// What a run is about to do: begin, go on with what is there, or begin in its place.
+// How a run starts: begin, go on with what is there, or begin in its place.
 enum class RunStart { kNew, kResume, kOverwrite };
 
 // Whether a run may write into `dir`, which need not exist. To overwrite, names of other origin are

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kOneFile = "model.safetensors";
 constexpr std::string_view kIndex = "model.safetensors.index.json";
 
-// What a directory without those may have instead, by the beginning and the end of a name.
+// Files that a directory without those may have instead, by the beginning and the end of a name.
 struct Instead {
   std::string_view begin, end, what;
 };

@@ -26,7 +26,7 @@ class WeightFiles {
   };
   Found find(std::string_view name) const;
   const std::vector<SafetensorsFile>& files() const { return files_; }
-  // What errors about the model as a whole name: the one file, or the index.
+  // The path that errors about the model as a whole name: the one file, or the index.
   const std::string& path() const { return path_; }
 
  private:

@@ -187,8 +187,8 @@ Var Builder::emit(const OpDef& op, Attrs attrs, std::initializer_list<Var> input
   return e.first == kNone ? poison_of(in, loc) : Var(this, e.first);
 }
 
-// What a node gives that was not added. Among empty Vars alone an error has nowhere to go; if one
-// is not empty, its builder learns of it.
+// The result of a node that was not added. Among empty Vars alone an error has nowhere to go; if
+// one is not empty, its builder learns of it.
 Var Builder::poison_of(std::span<const Var> inputs, Loc loc) {
   for (const Var& v : inputs)
     if (is_nobody_ && v.valid()) return v.builder().fail(invalid_argument(error_->message, loc));
@@ -353,7 +353,7 @@ Result<Function> Rewriter::finish() {
   Function f = TEGULA_TRY(builder_.finish());
   for (size_t i = 0; i < from_.params.size(); ++i)
     f.params[i].donated_to = from_.params[i].donated_to;
-  // What stands for two annotated values keeps what was said of the first.
+  // A value that stands for two annotated values keeps what was said of the first.
   for (ValueId v = 0; v < from_.shardings.size(); ++v)
     if (const Sharding* s = from_.sharding(v); s && has(v) && !f.sharding(id(v)))
       f.set_sharding(id(v), *s);

@@ -46,7 +46,7 @@ class Var {
   }
   bool valid() const { return builder_ != nullptr && !(count_ && count_->id == kNone); }
   explicit operator bool() const { return valid(); }
-  // Of an empty Var: one that has failed and makes empty Vars.
+  // The builder of an empty Var is one that has failed and makes empty Vars.
   Builder& builder() const;
   ValueId id() const { return count_ ? count_->id : id_; }
   // Empty, or of a builder with an error: whoever gets one returns one.
@@ -113,7 +113,7 @@ class Builder {
   bool owns(const Var& v) const { return v.valid() && &v.builder() == this; }
   // Whether v is not this builder's; says so in an error that begins with `what`.
   bool rejects(const Var& v, std::string_view what, Loc loc = Loc::current());
-  // What a dim that v has not is: an error, and 1.
+  // Stands for a dim that v has not: reports an error, and is 1.
   Dim no_dim(Var v, int i);
 
   // The function, or the first error. The builder is done then: what is asked of it afterwards is

@@ -76,7 +76,7 @@ class Search {
         if (!is_well) why = std::move(message);
         return is_well;
       };
-      // Of nothing an op may take what it does not take of little.
+      // An op may take an extent of 0 and refuse small ones.
       int64_t low = -1, high = bound;  // breaks at low, holds at high
       for (const int64_t e : {least_[s].extent, int64_t{1}, bound / 2, bound - 1})
         if (e >= least_[s].extent && e > low && e < bound && !holds(e)) low = e;
@@ -92,7 +92,7 @@ class Search {
     return {};
   }
 
-  // What a node says of its types at the extents; empty: nothing.
+  // The complaint of a node about its types at the extents; empty: nothing.
   std::string complaint(const Function& f, const Node& n) const {
     std::vector<Type> in, out;
     for (ValueId v : n.inputs) in.push_back({f.type(v).dtype, f.type(v).shape.at(extents_)});

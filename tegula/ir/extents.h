@@ -12,7 +12,7 @@
 
 namespace tegula {
 
-// Of one symbol: the least extent, and what breaks below it ("" if 0 is the least).
+// A symbol's bound from below: the least extent, and what breaks below it ("" if 0 is the least).
 struct LeastExtent {
   int64_t extent = 0;
   std::string why;

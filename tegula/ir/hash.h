@@ -20,9 +20,9 @@ inline uint64_t mix(uint64_t h, uint64_t v) {  // [Steele et al. 2014, SplitMix6
 uint64_t hash_of(std::string_view text);
 uint64_t hash_of(const Attrs& attrs);
 uint64_t hash_of(const Type& type);
-// Of everything that the function's text says (ir/text.h), and of its regions, whatever their
-// numbers: the same in every process. Where nothing is said of shardings, the mesh is left out,
-// too.
+// The hash of everything that the function's text says (ir/text.h), and of its regions, whatever
+// their numbers: the same in every process. Where nothing is said of shardings, the mesh is left
+// out, too.
 uint64_t hash_of(const Module& module, const Function& f);
 
 // Equal and indistinguishable: unlike ==, tells 0.0 from -0.0 and holds for NaN.

@@ -9,7 +9,7 @@
 
 namespace tegula {
 
-// Of a type with symbolic or wrong sizes, or with another number of values, there are no bytes, and
+// A type with symbolic or wrong sizes, or with another number of values, has no bytes, and
 // interpret() refuses it.
 struct HostTensor {
   Type type;  // every dim constant

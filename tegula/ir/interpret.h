@@ -22,8 +22,8 @@ namespace tegula {
 
 enum class Arithmetic : uint8_t { kOracle, kNaive, kTensorCores, kCounted };
 
-// What one node did, by count: FLOPs of the instrumented scalar, and bytes of the distinct elements
-// loaded and stored, at the values' own dtypes.
+// The work of one node, by count: FLOPs of the instrumented scalar, and bytes of the distinct
+// elements loaded and stored, at the values' own dtypes.
 struct NodeCount {
   int64_t flops = 0;
   Bytes bytes;

@@ -60,7 +60,7 @@ struct Node {
   ValueId output(uint32_t i = 0) const { return first_output + i; }
 };
 
-// What a parameter is to the run. State and weights persist between runs.
+// The role of a parameter to the run. State and weights persist between runs.
 enum class Role : uint8_t { kInput, kWeight, kState };
 
 struct Param {

@@ -83,7 +83,7 @@ struct Reference {
   void (*ints)(RefArgs<Integer>&) = nullptr;  // null: floats only
 };
 
-// What a derivative rule sees. An absent gradient or tangent is an invalid Var and means zero.
+// The input of a derivative rule. An absent gradient or tangent is an invalid Var and means zero.
 struct VjpCall {
   const OpCall* call = nullptr;
   std::span<const Var> in;
@@ -104,7 +104,7 @@ struct Bytes {
   int64_t written = 0;
 };
 
-// What autocast does with an op: compute in bf16, keep f32, or follow the inputs.
+// How autocast deals with an op: compute in bf16, keep f32, or follow the inputs.
 enum class Precision : uint8_t { kFollow, kLow, kHigh };
 
 struct OpDef {

@@ -117,8 +117,8 @@ S gelu(S x) {
 
 using Index = std::array<int64_t, kMaxRank>;
 
-// What references see whatever their scalar: the call, its tensors' elements by index, and a note
-// of which of them they touched.
+// The part that references see whatever their scalar: the call, its tensors' elements by index, and
+// a note of which of them they touched.
 class RefTensors {
  public:
   OpCall call;
@@ -198,8 +198,8 @@ auto at_own_precision(const Reference& r, std::span<const TensorRef> in,
   return runs_in_f32(out) ? run(r.f32) : run(r.f64);
 }
 
-// What an empty max and an empty min give: the least (greatest) value of the type; floats: -inf
-// (inf).
+// The results of an empty max and an empty min: the least (greatest) value of the type; floats:
+// -inf (inf).
 template <class S>
 S least(DType t) {
   if constexpr (std::is_same_v<S, Integer>) {
@@ -231,7 +231,7 @@ inline std::span<const int64_t> shape_of(const TensorRef& t) {
   return {t.shape, static_cast<size_t>(t.rank)};
 }
 
-// What a test feeds an operand: values drawn by (seed, index), or given outright.
+// The values that a test feeds an operand: values drawn by (seed, index), or given outright.
 struct SampleInput {
   SampleInput();
   SampleInput(const Type& type, double low = -1, double high = 1, std::vector<double> values = {},

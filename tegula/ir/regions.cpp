@@ -119,7 +119,7 @@ class Fitting {
     return {};
   }
 
-  // What each region is given: operands, slices of them.
+  // Finds what each region is given: operands, slices of them.
   Status find_takes() {
     const RegionLayout l(def_, *c_.attrs, c_.in.size());
     for (size_t i = l.first; i < c_.in.size(); ++i) {

@@ -35,8 +35,8 @@ struct RegionDef {
   std::string_view most_rounds;  // rounds at most, while the condition holds
   std::string_view reverse;      // slices from the last to the first
   std::string_view saves;        // carries whose values before each round are results, stacked
-  // Of a program: operands that are not its own, and its first parameters, which the kernel makes
-  // of them.
+  // A program's operands that are not its own, and its first parameters, which the kernel makes of
+  // them.
   size_t n_factors = 0, n_made = 0;
 
   constexpr bool is_program() const {

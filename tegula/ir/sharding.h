@@ -85,7 +85,7 @@ bool divides(const Shape& shape, const AxisSharding& state, int64_t n);
 // May a tensor of that shape lie so? Errors: no state for each axis; a dim that is not there, is
 // symbolic, or does not consist of as many equal shares: which axis, which numbers, what to do.
 Status check_sharding(const Mesh& mesh, const Shape& shape, const Sharding& sharding);
-// What a rank holds. Errors: those of check_sharding.
+// The shape that a rank holds. Errors: those of check_sharding.
 Result<Shape> local_shape(const Mesh& mesh, const Shape& shape, const Sharding& sharding);
 // The indices of a dim that a rank at `at` holds, as ranges [begin, end) in the order in which they
 // lie there.

@@ -23,9 +23,9 @@ inline constexpr int64_t kMostShards = 8;       // of a factor
 inline constexpr int64_t kLeastSummed = 512;    // by a contraction whose k has shards of its own
 inline constexpr int64_t kLeastSequence = 256;  // tokens that have shards
 
-// Of a factor: 8, 4 or 2, whichever divides it; 1: none.
+// The shards of a factor: 8, 4 or 2, whichever divides it; 1: none.
 inline int64_t shards_of(int64_t extent) { return std::gcd(extent, kMostShards); }
-// Of a sequence: none below kLeastSequence.
+// The shards of a sequence: none below kLeastSequence.
 inline int64_t shards_of_sequence(int64_t extent) {
   return extent < kLeastSequence ? 1 : shards_of(extent);
 }

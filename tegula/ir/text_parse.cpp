@@ -241,7 +241,7 @@ class Parser {
     return Type{*dtype, Shape(std::span<const Dim>(d))};
   }
 
-  // What may stand behind the type of value `v`: "[dp:0, tp:+]".
+  // Reads what may stand behind the type of value `v`: "[dp:0, tp:+]".
   Status sharding(ValueId v) {
     if (!is("[")) return {};
     const size_t at = token_.at, end = text_.find(']', at);

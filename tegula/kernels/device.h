@@ -19,8 +19,8 @@ namespace tegula {
 
 class Peers;
 
-// What a launch is given where a rank is more than its threads: of a device's kernel (data and
-// workspace lie on the device), and of a collective's.
+// The arguments that a launch is given where a rank is more than its threads: of a device's kernel
+// (data and workspace lie on the device), and of a collective's.
 struct DeviceCall : KernelCall {
   Peers* peers = nullptr;  // the other ranks (kernels/peers.h); null: there are none
 };
@@ -51,8 +51,8 @@ class Prepared {
   // Called last, before any enqueue: makes what it has taken in ready, too. What it uses of this
   // memory may be read before the work before it has ended: nothing writes it.
   virtual Status settle(std::span<const MemoryRange> /*constant*/) { return {}; }
-  // Of work in one (Device::put_in_one): what share of its last run's time each piece had, in their
-  // order. Empty: nothing is known.
+  // For work in one (Device::put_in_one): the share of its last run's time that each piece had, in
+  // their order. Empty: nothing is known.
   virtual Result<std::vector<double>> shares() const { return std::vector<double>(); }
 };
 
@@ -61,7 +61,7 @@ struct WorkInOrder {
   const Prepared* prepared = nullptr;  // null: nothing that can be part of something else
   const Touched* touched = nullptr;
 };
-// What does `n` pieces of work from `first` on.
+// Does `n` pieces of work from `first` on.
 struct WorkInOne {
   size_t first = 0, n = 0;
   std::unique_ptr<Prepared> prepared;
@@ -101,9 +101,9 @@ class Device {
   // The same in the stream's order; a side on the host is pinned and stays until wait().
   virtual Status copy_later(void* to, const void* from, int64_t bytes) = 0;
   virtual void* stream() = 0;
-  // What was enqueued is done; an error of a kernel comes up here.
+  // Waits until all that was enqueued is done; an error of a kernel comes up here.
   virtual Status wait() = 0;
-  // What is enqueued from here on is written down, not done, and end_capture() gives it as one
+  // Work that is enqueued from here on is written down, not done, and end_capture() gives it as one
   // piece (a CUDA graph). In between only enqueue() and copy_later() may be called.
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<Prepared>> end_capture() = 0;
@@ -116,7 +116,7 @@ class Device {
   // Two marks in the stream, 0 and 1, and the time that the device took from one to the other.
   virtual Status mark(int which) = 0;
   virtual Result<double> ms_between_marks() = 0;
-  // What it does from here on, until end_trace() gives it by its own clock, in the order of
+  // Records what it does from here on, until end_trace() gives it by its own clock, in the order of
   // beginning: each kernel of a captured piece is one. Both wait for what was enqueued. Error:
   // unsupported, why it cannot be known.
   virtual Status begin_trace() = 0;
@@ -150,7 +150,7 @@ inline constexpr int64_t kDeviceAbi = int64_t{4} << 40 | int64_t{sizeof(KernelDe
 // libtegula_cuda.so beside the program or in ../lib. Errors: unsupported, with what to do.
 Result<const DevicePlugin*> load_device_plugin();
 
-// What the plug-in brings for a device's kernel. Null: there is no plug-in, or it is not in it.
+// The plug-in's launch of a kernel. Null: there is no plug-in, or it is not in it.
 const KernelLaunch* launch_of(const KernelDef& kernel);
 
 // load_device_plugin() and its open().

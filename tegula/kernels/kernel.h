@@ -21,7 +21,7 @@ namespace tile {
 struct Program;
 }
 
-// What a kernel actually did, counted per executed tile by the kernel itself, never from a plan.
+// The real work of a kernel, counted per executed tile by the kernel itself, never from a plan.
 // `math_flops`: the operations of the result: no masked element, but rows that ids leave out;
 // `executed_flops`: those of every tile that ran, masked elements and padding included.
 // `claimed_bytes`: the most of its workspace that a launch has laid out (common/workspace.h) since

@@ -15,7 +15,7 @@ struct OrderDef {
   std::string_view op, name;
   std::string_view doc;  // its definition, in a line
   Isa min_isa = Isa::kPortable;
-  // Of the query's attributes and dtypes alone; null: every call.
+  // It asks for the query's attributes and dtypes alone; null: every call.
   bool (*takes)(const KernelQuery&) = nullptr;
 };
 

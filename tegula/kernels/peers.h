@@ -10,7 +10,7 @@
 
 namespace tegula {
 
-// What a rank shows the others of its group until they meet again.
+// The data that a rank shows the others of its group until they meet again.
 struct Shown {
   TensorRef in, out;
   std::atomic<int64_t>* sent_bytes = nullptr;  // whoever copies from this rank counts it here

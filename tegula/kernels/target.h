@@ -18,7 +18,7 @@ enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAmx };
 inline constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 std::string_view isa_name(Isa isa);
 
-// Of one core, from the nearest cache outward; what several cores share counts by its share.
+// One core's caches, from the nearest cache outward; what several cores share counts by its share.
 struct CacheSizes {
   static constexpr int kLevels = 3;
   int64_t bytes[kLevels] = {32 << 10, 512 << 10, 4 << 20};

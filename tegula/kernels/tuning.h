@@ -1,5 +1,5 @@
-// What a tuner may choose within a kernel: the knobs, the points worth trying for one call, and
-// what each is expected to cost. Any kernel of any device may have one; the tuner that walks it is
+// The choices of a tuner within a kernel: the knobs, the points worth trying for one call, and what
+// each is expected to cost. Any kernel of any device may have one; the tuner that walks it is
 // runtime/tuner.h.
 #pragma once
 
@@ -20,7 +20,7 @@ struct TuningSpace {
   std::string_view knobs[Tuning::kKnobs];  // empty past the last
   // All points for a call, each once; the first is Tuning{}, the kernel's own rule.
   std::vector<Tuning> (*points)(const KernelQuery&) = nullptr;
-  // Of query.tuning.
+  // The cost of query.tuning.
   TuningCost (*cost)(const KernelQuery&, const CacheSizes&) = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What a model is configured by. A setting is declared once; a family says which of them it has, in
+// The configuration of a model. A setting is declared once; a family says which of them it has, in
 // its own file, and reading and writing config.json, printing, checking and the flags of the
 // command line follow from that.
 #pragma once
@@ -118,7 +118,7 @@ struct ModelConfig {
   bool has_bias = false;
   // One table for tokens in and out. None: what files of the family usually have.
   std::optional<bool> tie_embeddings;
-  // What only some families have, by the names of their settings.
+  // The settings that only some families have, by the names of their settings.
   std::vector<std::pair<std::string_view, SettingValue>> own;
 
   // After resolve().
@@ -129,7 +129,7 @@ struct ModelConfig {
 
   SettingValue get(const Setting& setting) const;
   void set(const Setting& setting, SettingValue value);
-  // Of the setting's type; 0, false or nothing where it was not said.
+  // The value, of the setting's type; 0, false or nothing where it was not said.
   int64_t size(const Setting& setting) const;
   double number(const Setting& setting) const;
   bool is_on(const Setting& setting) const;
@@ -190,7 +190,7 @@ inline constexpr Setting kNormEps =
     Setting::number("norm_eps", "", "", Range::kPositive, &ModelConfig::norm_eps);
 inline constexpr Setting kRopeTheta =
     Setting::number("rope_theta", "", "", Range::kPositive, &ModelConfig::rope_theta);
-// Of scaled RoPE: what angles are divided by, and (Llama 3.1) which pairs', see ops/rope.h. Not
+// For scaled RoPE: what angles are divided by, and (Llama 3.1) which pairs', see ops/rope.h. Not
 // said: no scaling. rope_config.h reads and writes them.
 inline constexpr Setting kRopeFactor = Setting::number("rope_factor", "", "", Range::kNotNegative);
 inline constexpr Setting kRopeLow = Setting::number("rope_low", "", "", Range::kNotNegative);

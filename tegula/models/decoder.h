@@ -46,8 +46,8 @@ Var dense_ffn(Context& c, const Decoder& d, Var x, const std::string& at);
 // Standard deviation of the projections that end in the residual stream. [Radford et al. 2019]
 double residual_stddev(const ModelConfig& config);
 
-// What attention needs of sizes: fills in n_kv_heads, head_dim and d_ff (0: 8/3 d_model rounded up
-// to 32), and checks that they fit together.
+// Resolves the sizes that attention needs: fills in n_kv_heads, head_dim and d_ff (0: 8/3 d_model
+// rounded up to 32), and checks that they fit together.
 Status resolve_decoder(ModelConfig& config);
 // The same, and that heads are pairs to turn.
 Status resolve_rotary(ModelConfig& config);

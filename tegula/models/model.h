@@ -70,8 +70,8 @@ class Context {
   Var attend(Var q, Var k, Var v, int64_t layer, AttentionOptions options);
   // Positions of this call's tokens, i64: 0, 1, … [seqlen], or of each token [batch, seqlen].
   Var positions(Var tokens);
-  // What `carry` of that name was given by the call before, [batch, …]; zeros at the first
-  // position. Models that use it say has_state.
+  // The value that `carry` of that name was given by the call before, [batch, …]; zeros at the
+  // first position. Models that use it say has_state.
   Var carried(const std::string& name, const Shape& shape);
   void carry(const std::string& name, Var next);
 
@@ -119,7 +119,7 @@ struct ModelDef {
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
-  // What is done to the logits (a cap), in f32; null: nothing, and then a loss never holds them.
+  // The change of the logits (a cap), in f32; null: nothing, and then a loss never holds them.
   Var (*cap)(Context&, Var logits) = nullptr;
   std::span<const Field> fields;
   // Fills in what follows from other settings, and checks them together; null: nothing does. It
@@ -156,7 +156,7 @@ Var model_last_logits(Context& c, const ModelDef& model, Var tokens);
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config);
 int64_t parameter_count(const std::vector<WeightSpec>& weights);
 
-// What one of n ranks holds of a weight: the ranges, in order, of one of its dims.
+// The part that one of n ranks holds of a weight: the ranges, in order, of one of its dims.
 struct RankPart {
   int dim = -1;                                     // -1: every rank holds the whole
   std::vector<std::pair<int64_t, int64_t>> ranges;  // [begin, end)

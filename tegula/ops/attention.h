@@ -47,8 +47,8 @@ struct AttentionOptions {
   // Attention in parts of the keys: each goes on from the o and lse that those before it gave, f32
   // whatever q is, and gives its own so if others follow (is_part):
   //   lse' = log(e^lse_before + e^lse),  o' = o_before e^(lse_before - lse') + o e^(lse - lse')
-  // What has seen no key has lse_before = -inf, and its o_before is not read. (o, lse) says as much
-  // as (o, m, l): l = 1 where m = lse. [Dao 2023 (FlashAttention-2), section 3.1]
+  // A query that has seen no key has lse_before = -inf, and its o_before is not read. (o, lse) says
+  // as much as (o, m, l): l = 1 where m = lse. [Dao 2023 (FlashAttention-2), section 3.1]
   Var o_before, lse_before;  // [b, sq, hq, dv], [b, hq, sq]; differentiable
   bool is_part = false;
   // A weight is dropped where u < dropout, else scaled by 1/(1 − dropout), with u uniform at
@@ -56,7 +56,7 @@ struct AttentionOptions {
   double dropout = 0;
   Var seed;  // i64 scalar
   int64_t stream = 0;
-  // Of q, k and v in e4m3, all or none: f32 [b or 1, hk or 1], what their elements are to be
+  // For q, k and v in e4m3, all or none: f32 [b or 1, hk or 1], what their elements are to be
   // multiplied with. o is bf16 then.
   Var descale_q, descale_k, descale_v;
 };

@@ -39,7 +39,7 @@ class VarList {
   std::vector<Var> vars_;
 };
 
-// What a step of scan gives: the next carry and this step's row of every y.
+// The results of a step of scan: the next carry and this step's row of every y.
 struct StepResult {
   std::vector<Var> carry, ys;
 };

@@ -118,7 +118,7 @@ TEGULA_BINARY(floor_divide)
 TEGULA_BINARY(atan2)
 TEGULA_BINARY(hypot)
 TEGULA_BINARY(copysign)
-// Of integers, and and, or, xor of bool too. A shift by less than 0, or by the width and more,
+// For integers; and, or and xor for bool too. A shift by less than 0, or by the width and more,
 // leaves 0, or -1 of a negative number shifted right.
 TEGULA_BINARY(bitwise_and)
 TEGULA_BINARY(bitwise_or)

@@ -127,12 +127,12 @@ class Autocast {
     return false;
   }
 
-  // What puts rounded values together reads and writes them as they are.
+  // An op that puts rounded values together reads and writes them as they are.
   bool joins_rounded(const Node& n) {
     return (n.op == &concat_op || n.op == &pad_op) && is_rounded(rw_.at(n.output()));
   }
 
-  // Of the node with lowered operands.
+  // Asks for a kernel of the node with lowered operands.
   bool has_kernel(const Node& n, const Attrs& attrs) const {
     const auto in = lowered_types(*n.op, f_.input_types(n), low_);
     OpCall call{n.op, &attrs, in, {}, &module_, n.regions};
@@ -263,7 +263,7 @@ class Autocast {
     return rw.finish();
   }
 
-  // Of the function being written; valid until the next node.
+  // In the function being written; valid until the next node.
   const Node* maker(Var v) { return rw_.builder().function().producer(v.id()); }
 
   // Is x there in the low dtype already, up to moving it?

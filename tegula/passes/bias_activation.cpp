@@ -88,7 +88,7 @@ class Finisher {
     return rw_.builder().emit_n(dot_op, std::move(attrs), vars)[0];
   }
 
-  // What is broadcast over all dims but the last n of the old value; invalid if it is not.
+  // The value broadcast over all dims but the last n of the old value; invalid if it is not.
   Var row_of(ValueId v, int n) {
     const Function& g = rw_.builder().function();
     if (!is_broadcast(g, rw_.id(v))) return {};

@@ -71,7 +71,7 @@ class BlockLoop {
     write();
   }
 
-  // What must be known before the loop runs, of the old function.
+  // The values of the old function that must be known before the loop runs.
   std::vector<ValueId> operands() const {
     std::vector<ValueId> all(xs_);
     all.insert(all.end(), invariants_.begin(), invariants_.end());
@@ -191,7 +191,7 @@ class BlockLoop {
     Node cut = node;
     if (!node.op->localize) return node.attrs;
     const auto in = f_.input_types(node), out = f_.output_types(node);
-    // Of the whole: with one dim cut, attributes and operands no longer agree.
+    // The map of the whole: with one dim cut, attributes and operands no longer agree.
     const auto map = dim_map({node.op, &node.attrs, in, out, &module_, {}});
     for (int d = 0; map.ok() && d < block_.rank(); ++d) {
       if (r_.rows[d] == block_[d]) continue;

@@ -17,7 +17,7 @@ namespace tegula {
 
 namespace {
 
-// Of one node with regions: the parameters and results of its bodies that are of use.
+// For one node with regions: the parameters and results of its bodies that are of use.
 struct Kept {
   std::vector<bool> param, result;
   std::vector<uint32_t> saves;  // of the saved carries, by their place among them

@@ -19,7 +19,7 @@ enum class SumCut : uint8_t {
   kExchanged,  // ranks have parts of inner trees: these are joined within the node, for each outer
                // shard, before the outer tree
 };
-// Of a cut that states_of_cut allows, which gives `give`. A sum is cut between its shards alone:
+// `give` is what a cut that states_of_cut allows gives. A sum is cut between its shards alone:
 // then each rank's part is a subtree. Of a sum that others are added to before its outer shards are
 // joined no inner tree may pend.
 SumCut cut_of_sum(const LocalCall& call, const DimMap& map, const AxisCut& cut, int64_t n_ranks,

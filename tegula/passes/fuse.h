@@ -9,7 +9,7 @@ namespace tegula {
 // sums_columns: sums over leading dims may end a group.
 Result<bool> fuse_function(Module& module, Function& f, bool merge, bool sums_columns);
 
-// Of the target's kernel. The CPU's has no column outputs, and those of CUDA's have an order of
+// Asks the target's kernel. The CPU's has no column outputs, and those of CUDA's have an order of
 // their own.
 inline bool sums_columns(const PassOptions& options) {
   return options.target->device == DeviceKind::kCuda && options.mode == Mode::kFast;

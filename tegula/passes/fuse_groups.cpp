@@ -10,7 +10,7 @@ namespace tegula {
 namespace {
 constexpr size_t kMaxMembers = 64;
 constexpr size_t kMaxGroupOperands = 24;
-// Of a device's kernel the compiler takes 2 s where there are 23 reductions of rows.
+// For a device's kernel the compiler takes 2 s where there are 23 reductions of rows.
 constexpr int kMostReductions = 4;
 constexpr int kMaxFreeSize = 16;
 constexpr size_t kSearchLimit = 256;  // groups visited before a merge is given up
@@ -120,7 +120,7 @@ void Groups::find_operands() {
       }
       if (p == kNone || !free_size_[p]) {
         o.root = p;
-        // What a column gives is there after all rows.
+        // The result of a column is there after all rows.
         if (in_body && p != kNone && is_fusible_[p] && role_[p] != TileRole::kColumns) {
           o.source = p;
           o.leads = dims == natural_dims(f_.type(v).shape);

@@ -35,7 +35,7 @@ struct LocalCall {
   LocalCall(const Module& module, const Function& f, const Node& n);
   OpCall call() const { return {op, &attrs, in, out, module, regions}; }
 
-  // What rank `index` of the n of an axis does. `map`: of this call, where it is at hand. Error:
+  // The call of rank `index` of the n of an axis. `map`: of this call, where it is at hand. Error:
   // the op's own about its part.
   Status cut(const AxisCut& cut, int64_t n, int64_t index, const DimMap* map = nullptr);
 };
@@ -52,7 +52,7 @@ AxisCut cut_of_result(const LocalCall& call, const DimMap& map, size_t result,
                       const AxisSharding& split, int64_t n);
 AxisCut cut_of_rows(const LocalCall& call, const DimMap& map, size_t operand,
                     const AxisSharding& split, int64_t n);
-// What a cut wants of each operand, and gives; false: the cut is not possible.
+// The states that a cut wants of each operand, and gives; false: the cut is not possible.
 bool states_of_cut(const LocalCall& call, const DimMap& map, const AxisCut& cut, int64_t n,
                    std::vector<AxisSharding>& in, std::vector<AxisSharding>& out);
 

@@ -1,4 +1,4 @@
-// What passes of loops share: each scan that such a pass finds work in is written anew.
+// Shared by passes of loops: each scan that such a pass finds work in is written anew.
 #pragma once
 
 #include <map>

@@ -26,7 +26,7 @@ struct TileLowering {
 // Depends on the body and the attributes alone: nodes that share a body share the result.
 Result<TileLowering> lower_tile(const Module& module, FuncId body, const Attrs& attrs);
 
-// What a node is to a fused group.
+// The role of a node in a fused group.
 enum class TileRole : uint8_t {
   kNone,         // not to be fused
   kElementwise,  // one tile instruction per element

@@ -24,7 +24,7 @@ struct OrderFreeSum {
   Var scale;  // s
   Var sum;    // Σ t_i, or Σ t_i²; both are f32 scalars
 };
-// Of all elements of all values; scopes: where in the model each of these stands, or none.
+// The sum of all elements of all values; scopes: where in the model each of these stands, or none.
 OrderFreeSum order_free_sum(Builder& b, std::span<const Var> values,
                             std::span<const std::string_view> scopes, bool of_squares);
 

@@ -180,7 +180,7 @@ class Partitioner {
     if (!late_[v].empty()) join_late(v);
   }
 
-  // Of a table whose rows are cut each rank has some: ids count from its first one, and those
+  // Each rank has some rows of a table that is cut by rows: ids count from its first one, and those
   // outside select nothing.
   Status count_from_first_row(const LocalCall& call, const AxisCut& cut, size_t a,
                               std::vector<Var>& in) {
@@ -267,7 +267,7 @@ class Partitioner {
       now[a] = to[a];
       if (s_.mesh.axes[a].size > 1) x = share(v, x, a, now);
     }
-    // Of a sum that pends a whole addend is the first rank's part.
+    // A whole addend of a sum that pends is the first rank's part.
     for (size_t a = 0; a < to.size(); ++a) {
       if (!to[a].is_pending() || !now[a].is_replicated()) continue;
       now[a] = to[a];

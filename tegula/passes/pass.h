@@ -32,7 +32,7 @@ struct Recomputed {
   double saved_s = 0, paid_s = 0;  // of memory traffic; of operations
 };
 
-// What bits are promised across ranks and batch companions. Both modes give equal bits for any
+// The bits that are promised across ranks and batch companions. Both modes give equal bits for any
 // number of threads, and from run to run.
 enum class Mode : uint8_t {
   kExact,  // equal ones: long contractions, and a step's sums over the batch, have up to 8 fixed
@@ -60,7 +60,7 @@ struct PassOptions {
   // blockwise: rows of a block of a feed-forward layer, at most; 0: layers stay whole.
   static constexpr int64_t kAutoBlock = -1;
   int64_t block_rows = 0;
-  // What work is priced on (cost/price.h); compile() sets that of the plan.
+  // The target that work is priced on (cost/price.h); compile() sets that of the plan.
   const Target* target = &Target::one_thread();
   // Where `recompute` lists what it chose; null: nowhere.
   std::vector<Recomputed>* recomputed = nullptr;
@@ -84,7 +84,7 @@ enum class PassPhase : uint8_t {
   kMemory,        // what is kept and what is computed again
   kFuse,          // groups of the rest become one node each
 };
-// What is true of a function between passes.
+// Facts that are true of a function between passes.
 enum PassProperty : uint8_t {
   kHasComposites = 1,  // ops that no kernel runs are still whole
   kIsLowered = 2,      // every op has a kernel, or is as simple as it gets
@@ -96,7 +96,7 @@ inline constexpr uint8_t kAtFirst = kHasComposites | kIsUnfused;
 struct PassDef {
   std::string_view name;  // = file stem
   std::string_view doc;   // one line
-  // What becomes of the order of sums, or the width of what is summed, and so of bits; empty:
+  // The effect on the order of sums, or the width of what is summed, and so of bits; empty:
   // nothing. tests/passes/sums_sweep_test.cpp holds a pass to it.
   std::string_view sums;
   PassPhase phase = PassPhase::kAny;

@@ -13,7 +13,7 @@ namespace tegula {
 
 class Peephole {
  public:
-  // What stands for the node's only result, or an invalid Var if the rule does not apply.
+  // The value that stands for the node's only result, or an invalid Var if the rule does not apply.
   using Apply = Var (*)(Peephole&, const Node& node);
   struct Rule {
     const OpDef* op;  // null: any elementwise op
@@ -34,7 +34,7 @@ class Peephole {
     const Node* made = f_.producer(node.inputs[k]);
     return made && made->op == &op && is_read_once(node.inputs[k]);
   }
-  // Of a value that was there before this sweep.
+  // Asks of a value that was there before this sweep.
   bool is_read_once(ValueId v) const { return v < uses_.size() && uses_[v] == 1; }
 
   // The node that makes v if it is of this op, else null. Valid until the next emission.

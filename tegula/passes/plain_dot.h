@@ -1,4 +1,4 @@
-// What passes that rewrite dots ask of one.
+// The questions that passes that rewrite dots ask of one.
 #pragma once
 
 #include "tegula/base/dot_dims.h"

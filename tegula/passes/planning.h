@@ -1,4 +1,4 @@
-// What passes ask of the layers above them: which kernels there are, and what a plan would need.
+// Passes ask the layers above them which kernels there are, and what a plan would need.
 #pragma once
 
 #include "tegula/base/result.h"

@@ -1,5 +1,5 @@
-// What mixed precision makes of an op's operands: shared by the pass that casts them and the one
-// that must not decompose what has a kernel once they are cast.
+// The types that mixed precision gives to an op's operands: shared by the pass that casts them and
+// the one that must not decompose what has a kernel once they are cast.
 #pragma once
 
 #include <vector>

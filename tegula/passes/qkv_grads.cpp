@@ -1,4 +1,4 @@
-// What comes after qkv_concat on the way back. Products that are added (the gradient of what q, k
+// The counterpart of qkv_concat on the way back. Products that are added (the gradient of what q, k
 // and v were made of) become one, with factors side by side along what is summed; and the products
 // of those factors with one value (the gradients of the weights) become one, and slices of it:
 //
@@ -27,7 +27,7 @@ struct Sum {
   bool is_cast = false;
   int a_dim = 0, b_dim = 0;  // that is summed
   ValueId weights = kNone;   // that are side by side already
-  // Of each dot's a, its product with what all of them are multiplied with; or none.
+  // For each dot's a, its product with what all of them are multiplied with; or none.
   std::vector<NodeId> gradients;
   int out_dim = 0;  // of those, where a's dim stands
 };

@@ -1,5 +1,5 @@
-// What is cheaper to compute twice than to keep is computed again by the backward part, without any
-// budget of memory: SwiGLU's silu(g), say, of which the backward part reads g anyway.
+// A value that is cheaper to compute twice than to keep is computed again by the backward part,
+// without any budget of memory: SwiGLU's silu(g), say, of which the backward part reads g anyway.
 //
 // A value of the forward part that only elementwise ops and row reductions read would not leave
 // their fused loop, if the backward part did not read it: it is written and read again for that
@@ -85,7 +85,7 @@ class Recompute {
   bool is_candidate(const Node& n) const {
     return is_cheap(n) && (marks_[n.output()] & (kWanted | kFixed)) == kWanted;
   }
-  // Of candidates; false: there are none.
+  // The readers of candidates; false: there are none.
   bool find_readers() {
     for (const Node& n : f_.nodes)
       if (is_candidate(n)) readers_.try_emplace(n.output());
@@ -119,7 +119,7 @@ class Recompute {
     const TileRole role = tile_role(f_, n);
     return role == TileRole::kElementwise || role == TileRole::kReduction;
   }
-  // What a body reads v from: spread over rows it is no larger.
+  // The value that a body reads v from: spread over rows it is no larger.
   ValueId base(ValueId v) const {
     for (const Node* n = f_.producer(v); n && tile_role(f_, *n) == TileRole::kView;
          n = f_.producer(v))
@@ -142,7 +142,7 @@ class Recompute {
                    : f_.type(v).bytes();
   }
 
-  // What computing a value again takes, and reads: values that are kept in any case.
+  // The work of computing a value again, and what it reads: values that are kept in any case.
   struct Cone {
     std::vector<NodeId> nodes;
     std::vector<ValueId> inputs;

@@ -6,7 +6,7 @@
 // 2016]; `kBudget` minimises the time of recomputation by dynamic programming (remat_dp.h), and
 // asks the memory planner for the true peak, tightening its own model of it until the plan fits.
 //
-// What is recomputed reads everything through a barrier that waits for the gradient arriving at the
+// A recomputed node reads everything through a barrier that waits for the gradient arriving at the
 // segment, so that no other pass and no scheduler can move it back into the forward part. The same
 // ops run on the same values: gradients keep their bits.
 //
@@ -254,7 +254,7 @@ Result<Function> Rematerializer::rewrite(const std::vector<Choice>& chosen) {
 Result<int64_t> Rematerializer::peak_of(const Function& f) const {
   Module copy = module_;
   Function fused = f;
-  // What comes after this pass decides on lifetimes, too.
+  // Whatever comes after this pass decides on lifetimes, too.
   for (const PassDef* pass : {&dce_pass, &norm_residual_pass, &widen_again_pass})
     TEGULA_TRY(pass->run(copy, fused, options_));
   TEGULA_TRY(fuse_function(copy, fused, true, sums_columns(options_)));

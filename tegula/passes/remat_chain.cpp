@@ -128,7 +128,7 @@ class Finder {
       while (at < c_.n_segments - 1 && n > cut_after_[static_cast<size_t>(at)]) ++at;
       if (!c_.is_backward[n] && has_data_[f_.nodes[n].output()]) c_.segment[n] = at;
     }
-    // What does not depend on the data belongs to the one segment that reads it, if it is one.
+    // Work that no data reaches belongs to the one segment that reads it, if it is one.
     constexpr int kUnread = -2;
     std::vector<int> reader(f_.nodes.size(), kUnread);
     for (NodeId n = static_cast<NodeId>(f_.nodes.size()); n-- > 0;) {

@@ -49,7 +49,7 @@ struct Recompute {
 class Recomputer {
  public:
   Recomputer(const Function& f, const RematChain& chain);
-  // Of segments [begin, end), whatever is saved and not kept: keep[v] != 0.
+  // The plan of segments [begin, end): whatever is saved and not kept: keep[v] != 0.
   Recompute plan(int begin, int end, const std::vector<uint8_t>& keep);
 
  private:

@@ -27,7 +27,7 @@ struct RingFactors {
 };
 RingFactors ring_factors(const LocalCall& call, const DimMap& map, int64_t n);
 
-// What passes in a ring: transfers of a block of keys, and of its gradients, between two ranks;
+// The traffic of a ring: transfers of a block of keys, and of its gradients, between two ranks;
 // over all ranks.
 struct RingTransfers {
   int64_t n_blocks = 0, n_gradients = 0;

@@ -77,7 +77,7 @@ class Finder {
     return starts_with(s, r_.rows) && s.numel() > r_.n_rows() * narrow_;
   }
 
-  // What is the same for all rows can be made in every block.
+  // A value that is the same for all rows can be made in every block.
   bool is_repeated(ValueId v) const {
     const NodeId n = maker(v);
     if (n == kNone || !f_.nodes[n].op->is_view || f_.nodes[n].inputs.size() != 1 ||

@@ -49,7 +49,7 @@ class Rows {
     const auto rows = static_cast<double>(to.numel()), filled = static_cast<double>(from.numel());
     return rows > 0 ? std::min(1.0, filled / rows) : 1;
   }
-  // What is summed is a row of a, and the other dims of a stay.
+  // The summed operand is a row of a, and the other dims of a stay.
   double of_product(const Node& n) const {
     const auto names = DotDims::parse(n.attrs.str("dims"));
     if (!names.ok() || n.inputs.size() != 2 || names->a.empty() || names->out.empty()) return 1;

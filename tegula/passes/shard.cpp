@@ -19,7 +19,7 @@ constexpr double kImpossible = 1e30;  // seconds
 
 bool adds(const OpDef* op) { return op == &add_op || op == &sub_op; }
 
-// What pends is wide already.
+// A value that pends is wide already.
 bool widens(const Node& n, const LocalCall& c) {
   return n.op == &cast_op && is_float(c.in[0].dtype) &&
          c.out[0].dtype == accumulator(c.in[0].dtype);
@@ -84,7 +84,7 @@ class Sharder {
     return s ? &(*s)[axis] : nullptr;
   }
 
-  // What is made of weights alone; it is stored in shares where an axis of the state splits one.
+  // Finds values of weights alone; it is stored in shares where an axis of the state splits one.
   void find_weights() {
     bool is_any = false;
     of_weights_.resize(f_.values.size());
@@ -218,7 +218,7 @@ class Sharder {
     return chosen;
   }
 
-  // What is cut by experts or by widths is so in order that no rank holds more: products go to such
+  // A weight is cut by experts or by widths in order that no rank holds more: products go to such
   // weights, not these to them, however few their bytes. kWhole: none is read, or none may be cut.
   AxisCut cut_of_weight(const Node& n, const LocalCall& c, const DimMap& map, size_t axis) const {
     if (n.op->precision != Precision::kLow || n.phase == Phase::kUpdate || scatters(axis))
@@ -289,8 +289,8 @@ class Sharder {
     return cut_of_sum(c, map, cut, n_ranks, give, root_of(n) != kNone);
   }
 
-  // Of sums that are joined within the node: what ranks send for all outer shards but one. That is
-  // what they would send for a sum that pends, which has no price here either.
+  // The exchange for sums that are joined within the node: what ranks send for all outer shards but
+  // one. That is what they would send for a sum that pends, which has no price here either.
   double exchanged(const LocalCall& c, int64_t n_ranks, std::vector<AxisSharding>& give) const {
     Exchange all;
     const int64_t outer = SumShards::of(c.attrs).outer;
@@ -361,8 +361,8 @@ class Sharder {
         all += conversion(out_.values[n.inputs[k]][axis], want[k], c.in[k].bytes(), n_ranks);
     }
     const bool alike = cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear;
-    // What lies apart will be joined again somewhere, most likely; what an operand's own cut gives
-    // costs nothing that was not decided before; what was turned will be turned back.
+    // A value that lies apart will be joined again somewhere, most likely; what an operand's own
+    // cut gives costs nothing that was not decided before; what was turned will be turned back.
     const bool is_new =
         cut.kind == AxisCut::kAlong &&
         std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_there(v, axis); });
@@ -389,12 +389,12 @@ class Sharder {
     const DType dtype = c.in.empty() ? DType::kF32 : c.in[0].dtype;
     const double repeated = static_cast<double>(flops) * static_cast<double>(n_ranks - 1) /
                             static_cast<double>(n_ranks);
-    // Of two free cuts, the one that leaves the work less alike.
+    // The least bit more lets, of two free cuts, the one win that leaves the work less alike.
     return all.seconds + price_of_exchange(options_.target, all.n_meetings, all.bytes) +
            (alike ? repeated / flops_per_s(options_.target, dtype) + 1e-15 : 0);
   }
 
-  // What a rank sends to change where a value of so many bytes lies. [Thakur et al. 2005, table 1]
+  // Bytes that a rank sends to move a value of so many bytes. [Thakur et al. 2005, table 1]
   struct Exchange {
     double bytes = 0, seconds = 0;
     int n_meetings = 0;

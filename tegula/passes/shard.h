@@ -36,7 +36,7 @@ struct ShardOptions {
   Target target = {};  // of each rank
 };
 
-// What every rank of an axis does alike.
+// The work that every rank of an axis does alike.
 struct Uncut {
   const OpDef* op = nullptr;
   std::string scope;  // "layers.3.attn"

@@ -132,7 +132,7 @@ class Splitter {
       stage_[i] = at;
     }
     if (!options_.weight_gradients_apart) return;
-    // What an earlier stage waits for is B's; the rest is W's.
+    // The work that an earlier stage waits for is B's; the rest is W's.
     waited_for_.assign(f_.nodes.size(), 0);
     for (auto i = static_cast<NodeId>(f_.nodes.size()); i-- > 0;) {
       const Node& n = f_.nodes[i];
@@ -145,8 +145,8 @@ class Splitter {
     }
   }
 
-  // Of an update with several stages: nodes without a scope are common to all; what they need of a
-  // stage's gradients is that stage's kNorm.
+  // Parts of an update with several stages: nodes without a scope are common to all; what they need
+  // of a stage's gradients is that stage's kNorm.
   void find_update_parts() {
     is_norm_.assign(f_.nodes.size(), 0);
     if (is_one_stage()) return;
@@ -180,7 +180,7 @@ class Splitter {
     }
     return {};
   }
-  // What a movable view is a view of.
+  // The value that a movable view is a view of.
   ValueId root(ValueId v) const {
     while (f_.values[v].node != kNone && movable_[f_.values[v].node] && !of_weights_[v])
       v = f_.nodes[f_.values[v].node].inputs[0];

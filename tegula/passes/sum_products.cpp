@@ -80,7 +80,7 @@ class SumProducts {
     return s;
   }
 
-  // What node n adds up: the addends of a product, or of both operands of an add.
+  // Finds what node n adds up: the addends of a product, or of both operands of an add.
   void find(NodeId id) {
     const Node& n = f_.nodes[id];
     if (n.phase == Phase::kUpdate) return;

@@ -113,7 +113,7 @@ struct ShardedDims {
 };
 constexpr std::string_view kOuterName = "outer_shard", kInnerName = "inner_shard";
 
-// Of an operand in which the two factors stand: [p, b/p] and [q, s/q] instead of b and s.
+// The dims of an operand in which the two factors stand: [p, b/p] and [q, s/q] instead of b and s.
 ShardedDims sharded_dims(Var x, const DimNames& names, const DimNames& factors, SumShards shards) {
   ShardedDims d;
   const auto add = [&](std::string_view name, Dim size) {
@@ -272,7 +272,7 @@ bool sums_over(const DimMap& m, int factor) {
 }
 
 SumShards most_shards(const LocalCall& c) {
-  // What an op says of a part of itself it says at the bounds.
+  // An op says its facts about a part of itself at the bounds.
   for (const auto* types : {&c.in, &c.out})
     for (const Type& t : *types)
       for (const Dim& d : t.shape)

@@ -1,5 +1,5 @@
-// What ranks execute together, in the order in which their plans run it: that must be one order on
-// all ranks, or they wait for one another for ever.
+// The collectives that ranks execute together, in the order in which their plans run it: that must
+// be one order on all ranks, or they wait for one another for ever.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace tegula {
 // A line for each collective, in the background one for its start and one for its end: op, axis,
 // ranks of the group, dtype and bytes of what each gives.
 std::vector<std::string> collectives_in_order(const Plan& plan);
-// Of these lines, the same in every process.
+// The hash of these lines, the same in every process.
 uint64_t collectives_hash(const Plan& plan);
 
 // Error: the first rank whose collectives differ from rank 0's, and the first of them that does,

@@ -181,7 +181,7 @@ class Gantt {
     return program_.parts[static_cast<size_t>(i.run.part)];
   }
 
-  // Of a rank's stages in the order in which they come.
+  // The shade of a rank's stages in the order in which they come.
   size_t shade(int rank, int stage) {
     std::vector<int>& seen = shades_[static_cast<size_t>(rank)];
     const auto at = std::find(seen.begin(), seen.end(), stage);

@@ -14,7 +14,7 @@ namespace tegula {
 
 namespace {
 
-// Of each value's buffer, whether a node of the backward reads it.
+// For each value's buffer, whether a node of the backward reads it.
 std::vector<bool> read_by_backward(const Function& f, const std::vector<ValueId>& root) {
   std::vector<bool> is_read(f.values.size());
   for (const Node& n : f.nodes)
@@ -105,7 +105,7 @@ void in_waves_of_inputs(const Function& f, Nodes& order) {
     }
     if (wave[at] != kOfWeights && !n.op->is_view) ++wave[at];
   }
-  // What weights alone make has its first reader's.
+  // A value that weights alone make has its first reader's.
   std::vector<int> first(f.values.size(), INT_MAX);
   for (auto at = order.rbegin(); at != order.rend(); ++at) {
     const Node& n = f.nodes[*at];

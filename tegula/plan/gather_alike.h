@@ -1,5 +1,5 @@
-// What a device does in many small kernels of one kind, brought together in the order, so that
-// neighbours may become one launch (runtime/device_joins.cpp).
+// The work that a device does in many small kernels of one kind, brought together in the order, so
+// that neighbours may become one launch (runtime/device_joins.cpp).
 #pragma once
 
 #include <vector>

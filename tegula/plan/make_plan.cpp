@@ -146,8 +146,8 @@ const KernelDef* Planner::kernel_for(const Step& step, const std::vector<PlanTen
   return choose_kernel(*n.op, queries, options_);
 }
 
-// What the kernel takes at the bounds, or at a smaller extent of a symbol: kernels go other ways
-// for few rows, and around powers of two. A run checks the extents in between.
+// The workspace that the kernel takes at the bounds, or at a smaller extent of a symbol: kernels go
+// other ways for few rows, and around powers of two. A run checks the extents in between.
 int64_t Planner::most_workspace(const Step& step, const Node& n,
                                 const KernelQuery& at_bounds) const {
   int64_t most = step.kernel->workspace_bytes(at_bounds);

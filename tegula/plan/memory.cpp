@@ -30,7 +30,7 @@ int64_t best_gap(const std::vector<Placed>& placed, const Lifetime& b, int64_t n
 
 // From so many buffers on that is faster than a walk over all.
 constexpr size_t kManyBuffers = 1000;
-// Of more, one order is enough: it has come within .2 % of the bound.
+// For more, one order is enough: it has come within .2 % of the bound.
 constexpr size_t kVeryManyBuffers = 8192;
 
 Layout place_many(std::span<const Lifetime> buffers, const std::vector<uint32_t>& order) {
@@ -155,7 +155,7 @@ Layout plan_offsets_by_size(std::span<const Lifetime> buffers) {
     const int64_t x = rounded(buffers[a].bytes), y = rounded(buffers[b].bytes);
     return x != y ? x > y : buffers[a].first < buffers[b].first;
   });
-  // Of one size: places by when they become free, soonest first.
+  // Places of one size by when they become free, soonest first.
   using Place = std::pair<int, int64_t>;  // the last step that uses it, offset
   const auto later = [](const Place& a, const Place& b) { return a.first > b.first; };
   std::vector<Place> places;

@@ -120,7 +120,7 @@ void PlacedByTime::find_partly(int block, const Lifetime& b) {
     if (p.first <= b.last && b.first <= p.last) some_.emplace_back(p.begin, p.end);
 }
 
-// Of the gaps less what lives with the buffer in a part of a block.
+// The smallest of the gaps, less what lives with the buffer in a part of a block.
 int64_t PlacedByTime::smallest_gap(int64_t need) {
   int64_t at = 0;
   uint64_t best = UINT64_MAX;  // what is left over: of a gap that is too small, a very large number

@@ -71,7 +71,7 @@ class PlacedByTime {
   Window window_;
   int64_t need_ = 0;
   Runs gaps_;
-  // Of a search.
+  // Kept for a search.
   std::vector<const Runs*> taken_;
   Runs some_, cut_;
 };

@@ -37,8 +37,8 @@ struct PlanTensor {
   int64_t byte_offset = 0;
   Type type;
   int64_t stride[kMaxRank] = {};
-  // Of the planned function: the value that this is, and the one whose bytes these are (itself, or
-  // what it is a view of). What verify_plan follows through memory.
+  // In the planned function: the value that this is, and the one whose bytes these are (itself, or
+  // what it is a view of), which verify_plan follows through memory.
   ValueId value = kNone, holds = kNone;
 };
 
@@ -54,9 +54,9 @@ struct Plan;
 
 // One launch. Exactly one of kernel, reference and region runs it.
 //
-// What takes time in the background (a collective) is two steps alike, one that starts it and a
-// later one that ends it. Whoever runs the plan may do the work at any moment in between: what it
-// reads and writes is live in all of them, since both steps name it, and nobody else touches it.
+// A step in the background (a collective) is two steps alike, one that starts it and a later one
+// that ends it. Whoever runs the plan may do the work at any moment in between: what it reads and
+// writes is live in all of them, since both steps name it, and nobody else touches it.
 struct Step {
   const OpDef* op = nullptr;
   const KernelDef* kernel = nullptr;  // null: the op's reference, or a region op
@@ -112,7 +112,7 @@ struct Plan {
   bool has_collectives() const;
   // Works in the background: their numbers are those below.
   int n_background() const;
-  // What the rank at `at` of the mesh gives to others in a run. Exact, as flops() is.
+  // The bytes that the rank at `at` of the mesh gives to others in a run. Exact, as flops() is.
   int64_t sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const;
   // Ports by name; -1: none.
   int find_param(std::string_view wanted) const;

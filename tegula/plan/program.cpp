@@ -73,7 +73,7 @@ Status check_fits(const Schedule& schedule, const Program& program) {
 // Flows of micro-batches whose places are searched for: some hundred milliseconds.
 constexpr size_t kMostSearched = 2000;
 
-// Of each flow and micro-batch, in steps of the order; a flow that is a sum has none.
+// The lifetime of each flow and micro-batch, in steps of the order; a flow that is a sum has none.
 std::vector<Lifetime> lifetimes(const Program& program, PlannedProgram& out) {
   std::map<std::pair<int, int>, int> at;
   for (size_t i = 0; i < out.order.size(); ++i)

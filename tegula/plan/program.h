@@ -24,7 +24,7 @@ struct PlannedProgram {
   int64_t flow_lower_bound_bytes = 0;  // largest sum of live flows
 
   bool is_state(size_t flow) const { return offsets[flow].empty(); }
-  // Of each part: the schedule runs it. One that only runs forward leaves the others out.
+  // Whether the schedule runs each part. One that only runs forward leaves the others out.
   std::vector<uint8_t> parts_that_run() const;
   int64_t arena_bytes() const;  // the largest part's
   int64_t state_bytes() const;  // weights, optimizer state, sums of gradients

@@ -1,6 +1,6 @@
 // check_schedule: proves that a schedule is one, from its entries alone.
 //
-// What it proves:
+// It proves:
 //   every part of every micro-batch (and slice) of every stage is there, once;
 //   all parts of a micro-batch in a stage are on one rank, where its activations lie;
 //   a rank adds a stage's gradients in ascending order of micro-batches;
@@ -21,7 +21,7 @@
 
 namespace tegula {
 
-// What the order alone decides, per rank.
+// Facts that the order alone decides, per rank.
 struct ScheduleFacts {
   std::vector<std::vector<int>> stages;  // whose weights it holds, ascending
   // Forward results (of one stage, micro-batch and slice) that lie there at once, until the last

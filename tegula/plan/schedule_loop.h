@@ -1,12 +1,12 @@
 // ScheduleLoop: the one loop that follows a schedule, whatever the backend: simulated, one rank in
 // turns, ranks.
 //
-// What waits for what is read from the program's flows; of a micro-batch in slices, a forward part
-// waits for that of the slice before it, a backward part for that of the slice behind it, since
-// keys and values go one way and their gradients the other. The loop gives each entry to the
-// backend as soon as everything that it reads has been made, so a backend sees an order that is
-// right for it, and an order that can never go on is an error (a deadlock), which names what each
-// rank waits for.
+// The waits are read from the program's flows; of a micro-batch in slices, a forward part waits
+// for that of the slice before it, a backward part for that of the slice behind it, since keys and
+// values go one way and their gradients the other. The loop gives each entry to the backend as
+// soon as everything that it reads has been made, so a backend sees an order that is right for it,
+// and an order that can never go on is an error (a deadlock), which names what each rank waits
+// for.
 #pragma once
 
 #include <span>
@@ -98,7 +98,7 @@ class ScheduleLoop {
   size_t count() const;
   std::span<const PartRun> next(size_t rank) const;   // none: nothing is left
   std::span<const PartRun> ready(size_t rank) const;  // none: nothing is left, or it must wait
-  // What one of `together` must wait for: into `missing`, false if for nothing.
+  // The entry that one of `together` must wait for: into `missing`, false if for nothing.
   bool waits(const PartRun& run, std::span<const PartRun> together, PartRun& missing) const;
   void finish(size_t rank);
   Error deadlock() const;

@@ -140,7 +140,7 @@ class Simulator {
     return {to, begin, link};
   }
 
-  // What a run reads of sums that other ranks have parts of: when all of them have come.
+  // Sums that other ranks have parts of are there when all of them have come.
   double sums_arrive(const PartRun& r, int rank) {
     if (is_micro(r.part)) return 0;
     std::map<int, std::pair<int64_t, double>> parts;  // of each rank: bytes, when they are ready

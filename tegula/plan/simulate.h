@@ -26,7 +26,7 @@ struct Links {
 };
 
 struct SimulateOptions {
-  // Of each part, for example its plan's; or of each part and slice, slices of a part together.
+  // Seconds of each part, say its plan's; or of each part and slice, slices of a part together.
   std::span<const double> seconds;
   Links links;
   double together = 1;  // share of the sum of their times that parts that go together take

@@ -226,7 +226,7 @@ void Planner::settle_results() {
     plan_.steps.push_back(copy_step(value, home->tensor, at_end));
     value = plan_.steps.back().out[0];
   }
-  // What took over a parameter may be another result as well, or a view of it: that one is a copy.
+  // A parameter's new result may be another result as well, or a view of it: that is a copy.
   std::vector<bool> has_home(plan_.results.size()), is_home(plan_.slots.size());
   for (const Home& h : homes_) {
     has_home[static_cast<size_t>(h.result)] = true;

@@ -12,7 +12,7 @@
 
 namespace tegula {
 
-// Of one micro-batch, or of one slice of it; the update's once a step.
+// The price of one micro-batch, or of one slice of it; the update's once a step.
 struct StagePrice {
   double forward_s = 0;
   double backward_s = 0;          // gradients of inputs; of weights, too, if they are not apart

@@ -65,7 +65,7 @@ class Checker {
     return slot(s).kind == SlotKind::kArena ? 0 : static_cast<size_t>(slot(s).param) + 1;
   }
   int64_t base(int s) const { return slot(s).kind == SlotKind::kArena ? slot(s).offset : 0; }
-  // What a region's parameter is bound to has the strides of the tensor there.
+  // The tensor that a region's parameter is bound to has the strides of the tensor there.
   Bytes room_of(int s) const {
     if (is_region_ && slot(s).kind == SlotKind::kParam)
       return reach(plan_.params[static_cast<size_t>(slot(s).param)].tensor).value_or(Bytes{});

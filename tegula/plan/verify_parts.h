@@ -1,4 +1,4 @@
-// What the files of verify_plan share. Internal to plan/.
+// Shared by the files of verify_plan. Internal to plan/.
 #pragma once
 
 #include <optional>

@@ -154,7 +154,7 @@ bool is_shown_as(const PlanTensor& a, const PlanTensor& b) {
   return true;
 }
 
-// What the interpreter binds to the parameters of one region, and where its results go.
+// The slots that the interpreter binds to the parameters of one region, and where its results go.
 struct Binding {
   std::vector<PlanTensor> params;
   std::vector<size_t> homes;  // per result: a parameter
@@ -367,7 +367,7 @@ Result<std::vector<Link>> chain(const Module& module, const Function& f, ValueId
   return links;
 }
 
-// What differs of a layout when dims are permuted, or have one index, or one element for all.
+// The dims that differ when dims are permuted, or have one index, or one element for all.
 std::vector<std::pair<int64_t, int64_t>> moving_dims(const Shape& shape, const int64_t* stride) {
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (int d = 0; d < shape.rank(); ++d)

@@ -20,7 +20,7 @@ bool is_contiguous(const PlanTensor& t) {
   return true;
 }
 
-// Of a run of dims that are read as one, all but the first must be constant: strides are those of
+// All but the first of a run of dims that are read as one must be constant: strides are those of
 // the bounds.
 static bool has_gaps(const std::vector<DimExpr>& dims, const Shape& shape) {
   bool is_first = true;

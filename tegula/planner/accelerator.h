@@ -43,8 +43,8 @@ struct Accelerator {
   double host_bytes_per_s = 0;  // one way, to the memory of the host; 0: not known
   double launch_s = 0;          // least time of an op
   double dollars_per_hour = 0;  // rent of one device; 0: not known
-  // Of a machine whose calls were measured; else empty and 0, and efficiency.h's are taken. Which
-  // share of the peak products of so many rows reach, ascending; which of the bandwidth all ops.
+  // Measured on a machine; else empty and 0, and efficiency.h's are taken. The share of the peak
+  // products of so many rows reach, ascending; which of the bandwidth all ops.
   struct RowShare {
     double rows = 0, share = 0;
   };

@@ -46,7 +46,7 @@ Accelerator chip(Accelerator a, int64_t multiprocessors, double sram_kib, double
   return a;
 }
 
-// What the kernels plan for by the same name has one source.
+// A device that the kernels plan for by the same name has one source.
 void take(const Target& t, Accelerator& a) {
   a.target = t.name;
   a.flops_per_s[static_cast<int>(Number::kBf16)] = t.bf16_flops_per_s;

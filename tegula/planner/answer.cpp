@@ -11,7 +11,7 @@ namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
 
-// What the question says, else what the model was trained with, else a sequence a device.
+// Takes what the question says, else what the model was trained with, else a sequence a device.
 Status set_job(const Question& q, Answer& a) {
   Job& job = a.job;
   job.dtype = TEGULA_TRY(parse_number(q.dtype));
@@ -119,7 +119,7 @@ Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
   return {};
 }
 
-// What --gpus asks for: by a kind's own model, served, or the best layouts of training.
+// Prices what --gpus asks for: by a kind's own model, served, or the best layouts of training.
 Status price(const Question& q, Answer& a) {
   if (a.other.kind) {
     TEGULA_TRY(check_plain(a.preset.model, q.gpus));

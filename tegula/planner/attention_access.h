@@ -1,5 +1,5 @@
-// What attention of N queries and keys of d, over `heads`, moves and computes: the access table of
-// a kernel for each step, and the whole by how it is done.
+// The traffic and work of attention of N queries and keys of d, over `heads`: the access table of a
+// kernel for each step, and the whole by how it is done.
 //
 //   naive     every product reads its operands for every result: 2·(2·N²·d) for the two of them
 //   tiled     products in square tiles of √(M/3) elements, no larger than what they cut: N²·d/tile
@@ -29,7 +29,7 @@ struct AccessTotal {
   double intensity() const { return flops / bytes; }
 };
 AccessTotal total(const std::vector<AccessRow>& table);
-// What the intensity rises to as N grows: (4d + 6)/(7·bytes).
+// The limit that the intensity rises to as N grows: (4d + 6)/(7·bytes).
 double intensity_limit(double d, double element_bytes = 2);
 
 struct AccessBytes {

@@ -1,4 +1,4 @@
-// What a budget of operations buys, and how large a batch may be.
+// Says what a budget of operations buys, and how large a batch may be.
 //
 //   loss        L(N, D) = 1.69 + 406.4/N^0.34 + 410.7/D^0.28      [Hoffmann et al. 2022, eq. 10]
 //   optimum     C = 6·N·D with D = 20·N                            [there, table 3: "20 tokens"]

@@ -1,5 +1,5 @@
-// What the project's own training graph keeps of a layer for the backward part, tensor by tensor,
-// as passes/split finds it in the compiled step: Job::Keeps::kBuilt.
+// The tensors that the project's own training graph keeps of a layer for the backward part, tensor
+// by tensor, as passes/split finds it in the compiled step: Job::Keeps::kBuilt.
 //
 // In bf16 the residual stream, statistics, and what elementwise functions make inside the
 // feed-forward layer stay f32; what products read is bf16. With T tokens, e bytes an element:

@@ -30,7 +30,7 @@ struct MeasuredCall {
   int graph = 0;                      // of which it was a step
   double times = 1;                   // how often
 };
-// What a step is, seconds and graph left open. Extents are bounds.
+// Describes what a step is, seconds and graph left open. Extents are bounds.
 MeasuredCall describe(const Step& step, int n_threads);
 
 struct Predicted {

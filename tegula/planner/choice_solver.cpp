@@ -169,7 +169,7 @@ class Solver {
     return gap >= 0;
   }
 
-  // What an edge costs beyond a sum of its ends' shares; nothing: it goes.
+  // An edge whose cost is a sum of its ends' shares goes.
   static bool drop_edges(Graph& g) {
     bool any = false;
     for (size_t u = 0; u < g.cost.size(); ++u)
@@ -232,7 +232,7 @@ class Solver {
     gone_.push_back(std::move(gone));
   }
 
-  // What is left, if it is narrow enough.
+  // Takes out what is left, if it is narrow enough.
   bool take_out_all(const Graph& g, double spent) {
     ChoiceProblem p;
     std::vector<int> place(g.cost.size(), -1), nodes;

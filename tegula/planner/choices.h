@@ -40,7 +40,7 @@ struct ChoiceResult {
   int64_t n_branches = 0;
 };
 
-// What the problem says a choice costs.
+// The cost that the problem gives to a choice.
 double cost_of(const ChoiceProblem& problem, const std::vector<int>& choice);
 // At most so many branches, then the best so far. Errors: an edge to a node that is not there, or
 // of another size; no choice meets the limit, with the least that one takes.

@@ -34,7 +34,7 @@ double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link 
 double seconds_of(Collective what, double bytes, int64_t n, Link link, double gamma = 0);
 // Bytes that leave each rank by the ring.
 double bytes_sent(Collective what, double bytes, int64_t n);
-// What a link of the group gives, of what its data sheet says.
+// The part that a link of the group gives of what its data sheet says.
 Link reached(const ClusterSpec& cluster, Link link, const RankGroup& group, const Efficiency& e);
 // Over the group's link, with it and the memory as far as they are reached.
 double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,

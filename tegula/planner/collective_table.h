@@ -1,5 +1,5 @@
-// What collectives take on a cluster, for people: from which message on the ring beats the tree,
-// and what a hierarchy over nodes saves.
+// A table for people of what collectives take on a cluster: from which message on the ring beats
+// the tree, and what a hierarchy over nodes saves.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
 
-// What a rank lacks along one dim of space.
+// The part that a rank lacks along one dim of space.
 struct Halo {
   int64_t before = 0, after = 0;  // rows of the neighbour on either side
   int64_t share = 0;              // rows that a rank owns

@@ -39,7 +39,7 @@ struct ConvShape {
 // (pad 0). Errors: the key or the number; a kernel that is larger than what it slides over.
 Result<ConvShape> parse_conv(std::string_view text);
 
-// Of each axis of a mesh the dim that it cuts.
+// For each axis of a mesh the dim that it cuts.
 using ConvSplit = std::vector<ConvDim>;
 int64_t parts_of(const Mesh& mesh, const ConvSplit& split, ConvDim dim);
 std::string to_text(const Mesh& mesh, const ConvSplit& split);  // "batch=rows height=cols"

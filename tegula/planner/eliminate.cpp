@@ -75,7 +75,7 @@ struct Table {
   std::vector<double> at;
 };
 
-// What a node chooses, over the choices of a scope.
+// The choice of a node, over the choices of a scope.
 struct Answer {
   int node = 0;
   std::vector<int> scope;

@@ -9,9 +9,9 @@
 
 namespace tegula::planner {
 
-// What: an op of a layer, of the embedding or of the head ("ff up", "attention", …), "step",
-// "memory", "params", "ring", "collectives". Errors: none of these (the nearest names); an op
-// without a cluster; nothing fits.
+// Explains `what`: an op of a layer, of the embedding or of the head ("ff up", "attention", …),
+// "step", "memory", "params", "ring", "collectives". Errors: none of these (the nearest names); an
+// op without a cluster; nothing fits.
 Result<std::string> explain(const Answer& answer, std::string_view what);
 
 }  // namespace tegula::planner

@@ -1,7 +1,7 @@
-// What one rank does in one layer, in the embedding and in the head for one micro-batch, and what
+// The work of one rank in one layer, in the embedding and in the head for one micro-batch, and what
 // it saves for the backward part.
 //
-// Of a decoder with T tokens a rank, h = d_model, tp ranks over heads and feed-forward width, e
+// For a decoder with T tokens a rank, h = d_model, tp ranks over heads and feed-forward width, e
 // bytes an element (FLOPs are the same for every e):
 //   products   q, k, v: [T h]·[h (a+2k)d/tp];  out: [T a·d/tp]·[a·d/tp h];  ff up, gate: [T h]·
 //              [h f/tp];  down: [T f/tp]·[f/tp h]; each once again for either gradient
@@ -55,7 +55,7 @@ LayerWork head_work(const ModelSpec& model, const RankShape& shape);
 
 // Bytes that a layer keeps of one micro-batch.
 double saved_bytes(const LayerWork& work, Remat remat, bool flash);
-// Of the layer's input alone.
+// The bytes of the layer's input alone.
 double input_bytes(const ModelSpec& model, const RankShape& shape);
 
 // Keys that a query sees on average, and over how many attention is formally taken (PaLM's and

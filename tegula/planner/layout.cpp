@@ -141,8 +141,8 @@ Status check_context(const Layout& l, const ModelSpec& m, const Job& job) {
 
 namespace {
 
-// Of one parameter, over a layer's matrices [m n], m ≤ n, at rank r = m/4: two moments [r n] of a
-// byte, a projection [m r] of two.
+// The bytes of one parameter, over a layer's matrices [m n], m ≤ n, at rank r = m/4: two moments [r
+// n] of a byte, a projection [m r] of two.
 double galore_bytes(const ModelSpec& m) {
   double bytes = 0, params = 0;
   const auto add = [&](int64_t rows, int64_t columns, double times) {

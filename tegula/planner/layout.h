@@ -46,9 +46,9 @@ inline constexpr ContextCut kContexts[] = {ContextCut::kZigzag, ContextCut::kStr
                                            ContextCut::kContiguous, ContextCut::kUlysses};
 std::string_view context_name(ContextCut context);
 
-// What is computed again in the backward part. Selective: where attention is naive, its core
-// (Korthikanti et al. 2022, section 5); where it is flash attention, which does that by itself,
-// norms and activations. Full: whole layers from their input.
+// The part that is computed again in the backward part. Selective: where attention is naive, its
+// core (Korthikanti et al. 2022, section 5); where it is flash attention, which does that by
+// itself, norms and activations. Full: whole layers from their input.
 enum class Remat : uint8_t { kNone, kSelective, kFull };
 inline constexpr Remat kRemats[] = {Remat::kNone, Remat::kSelective, Remat::kFull};
 std::string_view remat_name(Remat remat);
@@ -121,12 +121,12 @@ Result<Pins> parse_pins(std::string_view text);
 // Whether the layout can be: the first divisibility that fails, with its numbers.
 Status check_layout(const Layout& layout, const ModelSpec& model, const ClusterSpec& cluster,
                     const Job& job);
-// Of these, how cp may cut a sequence.
+// Checks, of these, how cp may cut a sequence.
 Status check_context(const Layout& layout, const ModelSpec& model, const Job& job);
-// Of these, what a schedule wants of stages, micro-batches and slices.
+// Checks, of these, what a schedule wants of stages, micro-batches and slices.
 Status check_turns(const Layout& layout, const ModelSpec& model, const Job& job);
-// What no layout could mend: a batch that is no whole number of sequences, a type that the device
-// has not, a sequence that the model does not take.
+// Refuses what no layout could mend: a batch that is no whole number of sequences, a type that the
+// device has not, a sequence that the model does not take.
 Status check_job(const ModelSpec& model, const ClusterSpec& cluster, const Job& job);
 
 }  // namespace tegula::planner

@@ -1,4 +1,4 @@
-// What layers keep and need by liveness, for the shapes of layers that a search came to.
+// A table of what layers keep and need by liveness, for the shapes of layers that a search came to.
 //
 // A shape is what a rank's layer depends on: ranks of tp and cp, sequences of a micro-batch. Plans
 // are made by whoever may compile (LivePlans); the planner asks for those of its best layouts and

@@ -34,7 +34,7 @@ struct RankParams {
 };
 RankParams rank_params(const ModelSpec& model, const ParamCount& count, const Layout& layout);
 
-// What one layer, the embedding and the head keep of a micro-batch.
+// The bytes that one layer, the embedding and the head keep of a micro-batch.
 struct ActivationBytes {
   double layer = 0, first = 0, last = 0;
   double working = 0;  // gradients of a layer's activations, and what it computes again
@@ -55,7 +55,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const LayerLive& live,
 double layers_in_flight(const Layout& layout, int64_t n_microbatches, int64_t rank,
                         int64_t n_layers);
 
-// What a rank of the pipeline holds.
+// The stages that a rank of the pipeline holds.
 struct RankStages {
   int64_t layers = 0;      // all
   int64_t in_a_stage = 0;  // of its largest stage
@@ -68,8 +68,8 @@ MemoryBytes stage_memory(const ModelSpec& model, const Layout& layout, const Job
                          const RankParams& params, const ActivationBytes& activations, int64_t rank,
                          const RankStages& stages);
 
-// Of a device's memory, what a step may take: the rest is the driver's, the collectives' and what
-// an allocator loses in gaps.
+// The share of a device's memory that a step may take: the rest is the driver's, the collectives'
+// and what an allocator loses in gaps.
 inline constexpr double kUsableShare = 0.95;
 
 }  // namespace tegula::planner

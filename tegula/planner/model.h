@@ -2,8 +2,8 @@
 // from them; for a family with a ModelDef the same count comes from its graph (model_config.h) and
 // the two must agree.
 //
-// Of a decoder, with h = d_model, a query heads and k key/value heads of d, feed-forward width f of
-// which n_ff_matrices matrices exist (2, gated 3), E experts and K of them a token:
+// A decoder's parameters, with h = d_model, a query heads and k key/value heads of d, feed-forward
+// width f of which n_ff_matrices matrices exist (2, gated 3), E experts and K of them a token:
 //   attention  h·a·d + 2·h·k·d + a·d·h   (+ biases, + h·a·d for relative positions)
 //   ff         n_ff_matrices·h·f (+ biases), E times with a router h·E
 //   norms      norms_per_layer·h, twice that with biases

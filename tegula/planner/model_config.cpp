@@ -14,8 +14,8 @@ namespace tegula::planner {
 
 namespace {
 
-// What changes the mathematics of a model but neither its sizes nor its FLOPs. A reader of weights
-// must refuse what it does not compute; a price need not.
+// Keys that change the mathematics of a model but neither its sizes nor its FLOPs. A reader of
+// weights must refuse what it does not compute; a price need not.
 constexpr std::string_view kFree[] = {"rope_scaling",      "rope_parameters",     "hidden_act",
                                       "hidden_activation", "activation_function", "dtype",
                                       "torch_dtype"};

@@ -1,5 +1,5 @@
-// What a step takes on an accelerator of another kind: its terms, and the figure that the same
-// function is held against. The models stand in the .cpp of each kind; none is fitted to its
+// The time that a step takes on an accelerator of another kind: its terms, and the figure that the
+// same function is held against. The models stand in the .cpp of each kind; none is fitted to its
 // figure.
 #pragma once
 

@@ -22,7 +22,7 @@ struct ShardedGraph {
   int rounds = 0;
 };
 
-// What is said of values; none: nothing. Of one axis nothing may be said where another is.
+// Values' given shardings; none: nothing. One axis may be open where another is given.
 using Annotations = std::vector<std::vector<std::optional<AxisSharding>>>;  // [value][axis]
 
 // Errors: an annotation that its value's type does not allow.

@@ -7,8 +7,8 @@
 
 namespace tegula::planner {
 
-// Of an answer whose best layout exists. Of each: how much slower what it found is, and after how
-// many trials it had that; the median of nine seeds.
+// For an answer whose best layout exists. For each search: how much slower what it found is, and
+// after how many trials it had that; the median of nine seeds.
 std::string compare_searches(const Answer& answer, int64_t n_trials);
 
 }  // namespace tegula::planner

@@ -110,7 +110,7 @@ void roofline(std::string& out, const Answer& a, const StepPrice& best) {
   out += "</svg>\n";
 }
 
-// What the fullest rank's micro-batches in flight hold over the step, by the schedule's own times.
+// Memory of the fullest rank's micro-batches in flight over the step, by the schedule's times.
 void memory_over_time(std::string& out, const StepPrice& p, const PipelineRun& run) {
   struct Event {
     double at;

@@ -9,7 +9,7 @@
 
 namespace tegula::planner {
 
-// Of an answer whose best layout exists.
+// The page of an answer whose best layout exists.
 std::string to_html(const Answer& answer);
 
 }  // namespace tegula::planner

@@ -46,7 +46,7 @@ Mesh mesh_of(const Layout& l) {
           l.microbatch, static_cast<int64_t>(l.remat)};
 }
 
-// What is kept while layouts pass by.
+// The layouts that are kept while layouts pass by.
 class Tally {
  public:
   explicit Tally(double usable) : usable_(usable) {}

@@ -37,7 +37,7 @@ struct SearchResult {
 Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& params,
                                     const ClusterSpec& cluster, const Job& job, const Pins& pins);
 
-// What a step may take of a device.
+// The bytes that a step may take of a device.
 double usable_bytes(const ClusterSpec& cluster);
 
 }  // namespace tegula::planner

@@ -111,7 +111,7 @@ void ServeStep::add_layer() {
   product("qkv", q + 2 * kv, h, true);
   product("attention out", h, q, false);
   add_feed_forward();
-  // Of all queries of the step this device has a share: of heads or of sequences.
+  // This device has a share of all queries of the step: of heads or of sequences.
   const double n = real(l_.n);
   Work w;
   w.name = "attention", w.unit = Unit::kAttention;
@@ -181,7 +181,7 @@ std::optional<StepSeconds> best_step(const ModelSpec& m, const ClusterSpec& c, c
                                      double keys) {
   std::optional<StepSeconds> best;
   for (const ServeLayout& l : layouts_of(m, n)) {
-    // What a cache is cut by stays as it is from prefill to decoding.
+    // The cut of a cache stays as it is from prefill to decoding.
     if (l.attention_by_batch != by_batch || real(l.gather) > batch * tokens) continue;
     const StepSeconds s = serve_step(m, c, job, l, batch, tokens, keys);
     if (!best || s.total() < best->total()) best = s;

@@ -1,4 +1,4 @@
-// What is said of parameters: by names of dims, or tensor by tensor.
+// Reads what is said of parameters: by names of dims, or tensor by tensor.
 #include <algorithm>
 #include <charconv>
 
@@ -26,7 +26,7 @@ std::vector<std::string_view> names_of(const Function& f, const Param& p, const 
     names[static_cast<size_t>(cut->dim)] = !cut->units                        ? "ff"
                                            : cut->units == &setting::kExperts ? "experts"
                                                                               : "heads";
-  // What is left of a weight goes along the residual stream: its last such dim.
+  // The rest of a weight goes along the residual stream: its last such dim.
   for (size_t d = names.size(); d-- > 0;)
     if (names[d].empty()) {
       if (cut == model.cuts.end() || names.size() > 1) names[d] = "hidden";

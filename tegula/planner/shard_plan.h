@@ -46,7 +46,7 @@ Result<std::vector<std::vector<std::optional<AxisSharding>>>> layout_of_names(
 Status annotate(const Function& step, const Mesh& mesh, std::string_view text,
                 std::vector<std::vector<std::optional<AxisSharding>>>& params);
 
-// What is not said of a parameter follows from what is.
+// A cut that is not given of a parameter follows from what is.
 Result<ShardPlan> plan_by_propagation(
     const Module& module, const Function& step, const MeshLinks& links,
     const std::vector<std::vector<std::optional<AxisSharding>>>& params);

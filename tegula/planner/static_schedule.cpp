@@ -8,8 +8,8 @@ namespace tegula::planner {
 namespace {
 
 // GroqChip 1: 230 MB, 188 and 750 TOP/s by its data sheet; 900 MHz (Abts et al. 2020, abstract).
-// What products read is less than the sheet's 80 TB/s: four arrays of 320 lanes that take 16 bytes
-// a lane and cycle.
+// The bandwidth that products read is less than the sheet's 80 TB/s: four arrays of 320 lanes that
+// take 16 bytes a lane and cycle.
 constexpr double kSramBytes = 230e6, kProductBytes = 4 * 320 * 16 * 0.9e9;
 constexpr double kPeakF16 = 188e12, kPeakI8 = 750e12;
 // "less than 3 microseconds of end-to-end system latency" among up to 10,440 chips: taken as what

@@ -9,7 +9,7 @@
 // t holds what a layer waits for: tensor parallelism's collectives (2 all-reduces forward and 2
 // backward, or as many pairs of all-gather and reduce-scatter with sp) in full, the ring of context
 // parallelism beyond attention's time, or its all-to-alls (Ulysses) and experts' in full.
-// Of DualPipe's pairs, a forward part beside a backward one, experts' all-to-alls hide behind the
+// In DualPipe's pairs, a forward part beside a backward one, experts' all-to-alls hide behind the
 // pair's computing [DeepSeek-V3 2024, section 3.2.1]. Messages between stages hide where a rank has
 // two stages or chunks, one computing while the other sends.
 // dp: the gradients' all-reduce (ZeRO 1, 2: reduce-scatter, and all-gather of weights) beyond one

@@ -28,8 +28,8 @@ std::string place_of(const std::string& scope, std::string_view name) {
   return cat(scope.substr(0, begin), name, scope.substr(end));
 }
 
-// What a step is, but for its layer: its types, and the parameters that it reads, without digits,
-// so that updates of two weights are not taken for one another in whatever order they run.
+// Names what a step is, but for its layer: its types, and the parameters that it reads, without
+// digits, so that updates of two weights are not taken for one another in whatever order they run.
 std::string what_of(const Plan& plan, const Step& s) {
   std::string what = cat(static_cast<int>(s.phase), " ", s.op->name);
   for (const auto* side : {&s.in, &s.out})
@@ -49,7 +49,7 @@ std::string what_of(const Plan& plan, const Step& s) {
 enum class Where : uint8_t { kLayers, kFirst, kLast, kCopy };
 using Wheres = std::vector<Where>;
 
-// Of which slots live bytes are asked: a bit for each Where.
+// Says of which slots live bytes are asked: a bit for each Where.
 using Mask = uint8_t;
 constexpr Mask bit(Where w) { return static_cast<Mask>(1U << static_cast<unsigned>(w)); }
 constexpr Mask kAll = 15, kNoCopies = 7;
@@ -158,7 +158,7 @@ Steps steps_of(const Plan& plan, const std::vector<int64_t>& live, int n_layers,
     const auto phase = static_cast<size_t>(s.phase);
     if (layer < 0) {
       if (from_the_end) continue;
-      // Of several of one op, as sums over all weights, however they are fused: where most lies.
+      // Takes, of several of one op (sums over all weights), that where most lies.
       At& most = steps[cat(s.scope, " ", phase, " ", s.op->name, " ", static_cast<int>(wheres[i]))];
       most = {std::max(most.live, live[i]), phase, wheres[i]};
       continue;
@@ -220,7 +220,7 @@ Result<std::vector<Pair>> pairs_of(const Plan& few, const Plan& more, int n_few,
   const std::vector<int64_t> live[] = {live_of(few, wheres_of_slots(few), mask),
                                        live_of(more, wheres_of_slots(more), mask)};
   std::vector<Pair> pairs;
-  // Of each phase, the most at steps of which both plans have the like, and at others.
+  // For each phase, the most at steps of which both plans have the like, and at others.
   int64_t both[3] = {}, alone[3] = {};
   std::string which[3];
   const auto compare = [&](const Steps& mine, const Steps& other, bool is_few) {

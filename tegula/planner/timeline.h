@@ -1,6 +1,6 @@
 // The memory of a step of many layers from the plans of three and of four.
 //
-// What lies in the arena while a step runs is known of every step of a plan. A layer more adds the
+// The arena's content while a step runs is known of every step of a plan. A layer more adds the
 // same to each: what it keeps, until its own backward part has run, and its gradients after that.
 // So of steps that correspond (the first, the second, the last but one and the last layer, what is
 // outside of layers) the live bytes are linear in the number of layers,
@@ -26,8 +26,8 @@ std::vector<int64_t> live_bytes(const Plan& plan, bool with_all = true);
 // of the update at which more lies than at any that both have.
 Result<int64_t> composed_peak(const Plan& few, const Plan& more, int64_t n_layers, int n_few = 3);
 
-// What a layer keeps and what its steps need beyond that, without what stands elsewhere, for stages
-// of any number of layers n:
+// The bytes that a layer keeps and what its steps need beyond that, without what stands elsewhere,
+// for stages of any number of layers n:
 //   arena of a stage = kept · (layers in flight) + working(n, …)
 // which for all layers on one rank, one micro-batch in flight, is the whole plan's live_bytes.
 struct LayerLive {

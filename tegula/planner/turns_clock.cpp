@@ -24,7 +24,7 @@ class Made {
                   static_cast<size_t>(micro_batch)];
   }
   int& of(const Instr& i) { return at(i.kind, i.stage, i.micro_batch); }
-  // What an entry reads of others; kNoNode: not made yet.
+  // The runs that an entry reads of others; kNoNode: not made yet.
   std::vector<int> read_by(const Instr& i) {
     if (i.kind == PartKind::kWeightGradient)
       return {at(PartKind::kBackward, i.stage, i.micro_batch)};

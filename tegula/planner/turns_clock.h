@@ -20,7 +20,7 @@ namespace tegula::planner {
 
 class TurnsClock {
  public:
-  // Of one stage for one micro-batch, seconds; backward without weight gradients.
+  // The times of one stage for one micro-batch, seconds; backward without weight gradients.
   struct Times {
     double forward = 0, backward = 0, weights = 0;
     double together = 1;  // share of the sum of their times that entries that go together take

@@ -1,5 +1,5 @@
-// What a session does with steps that run in the background: a start shows the ranks' tensors, the
-// work itself is done after any step up to the one that ends it.
+// The work that a session does with steps that run in the background: a start shows the ranks'
+// tensors, the work itself is done after any step up to the one that ends it.
 
 #include "tegula/base/algorithm.h"
 #include "tegula/kernels/peers.h"

@@ -99,7 +99,7 @@ Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
   const PassOptions& pass = options.passes.pass;
   const int64_t budget = pass.memory_bytes;
   if (budget == 0) return compile_once(module, function, options);
-  // What a budget alone changes need not be smaller (loss_grads): as it is without one, first.
+  // A plan under a budget need not be smaller (loss_grads): as it is without one, first.
   int64_t least = std::numeric_limits<int64_t>::max();
   if (pass.remat == Remat::kNone) {
     const Module before = *module;

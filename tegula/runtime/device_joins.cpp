@@ -43,7 +43,7 @@ std::vector<MemoryRange> DeviceSteps::constants() const {
   return all;
 }
 
-// What the device does better as one launch than as several in a row.
+// Finds what the device does better as one launch than as several in a row.
 Status DeviceSteps::put_in_one(std::vector<StepTouched>& touched,
                                std::span<const MemoryRange> constant) {
   std::vector<WorkInOrder> work;
@@ -51,7 +51,7 @@ Status DeviceSteps::put_in_one(std::vector<StepTouched>& touched,
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
     const bool is_single = ready_[i].launches.size() == 1 && !touched[i].is_all;
-    // What ran before the first may write anything.
+    // Whatever ran before the first may write anything.
     const Prepared* prepared = is_single && !work.empty() ? ready_[i].launches[0].get() : nullptr;
     work.push_back({prepared, &touched[i]});
     step.push_back(i);
@@ -130,7 +130,7 @@ Status DeviceSteps::join_launches() {
       ready_[before].launches.clear(), touched[i].add(touched[before]);
     before = i;
   }
-  // What ran before the first launch may write anything; it has ended when the second begins.
+  // Whatever ran before the first launch may write anything; it has ended when the second begins.
   bool is_first = true;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;

@@ -129,8 +129,8 @@ Status DeviceSteps::prepare() {
   return {};
 }
 
-// What is to be compiled, on all threads, before the first run alone: the few kernels that other
-// extents take are compiled where their steps are made ready, and there errors come up again, too.
+// Compiles, on all threads, before the first run alone: the few kernels that other extents take are
+// compiled where their steps are made ready, and there errors come up again, too.
 void DeviceSteps::compile_all() {
   if (is_compiled_) return;
   is_compiled_ = true;
@@ -258,7 +258,7 @@ Status DeviceSteps::run_on_host(size_t i) {
   std::vector<TensorRef> in, out;
   for (const TensorRef& t : b.in)
     in.push_back(TEGULA_TRY(on_host(t, &device_, buffers[in.size()])));
-  // What lies between the elements of a result stays as it is.
+  // Memory that lies between the elements of a result stays as it is.
   for (const TensorRef& t : b.out)
     out.push_back(TEGULA_TRY(on_host(t, &device_, buffers[in.size() + out.size()])));
   Counters counters;

@@ -51,12 +51,12 @@ class DeviceSteps {
   Result<std::vector<Ready>> take();
 
   bool captures = true;
-  // What the kernels of a run do, as they said when they were made ready.
+  // The work of the kernels of a run, as they said when they were made ready.
   int64_t math_flops(size_t step) const { return ready_[step].math_flops; }
   int64_t executed_flops(size_t step) const { return ready_[step].executed_flops; }
   // Kernels, copies and fills that a run enqueues for a step.
   int64_t launches(size_t step) const;
-  // Of each step that is done by the launch of step `of` (Device::put_in_one), its share of that
+  // For each step that is done by the launch of step `of` (Device::put_in_one), its share of that
   // one's time in the last run.
   struct Share {
     int of = -1;

@@ -95,7 +95,7 @@ Result<TensorRef> Eager::read(const Var& v) {
   return contiguous_ref(held_[v.id()].memory->data(), v.type());
 }
 
-// Of a value of this Eager that tensor() or an op made; else says what it is.
+// Whether tensor() or an op of this Eager made the value; else says what it is.
 bool Eager::has_memory(const Var& v, std::string_view what) {
   if (rejects(v, cat(what, ": the value"))) return false;
   if (v.id() >= held_.size() || !held_[v.id()].memory)

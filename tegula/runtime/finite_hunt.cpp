@@ -15,7 +15,7 @@ struct Kinds {
   bool nan = false, infinite = false;
 };
 
-// Of numbers whose bits beside the sign are compared with those of infinity.
+// Kinds of numbers whose bits beside the sign are compared with those of infinity.
 template <class T>
 Kinds kinds_of(const T* bits, int64_t n, T infinity) {
   const T all = static_cast<T>(~(T{1} << (8 * sizeof(T) - 1)));
@@ -42,7 +42,7 @@ Kinds kinds_of(const TensorRef& t) {
   return k;
 }
 
-// Of a value on the device, or on the host. What cannot be read is not blamed.
+// The kinds in a value on the device, or on the host. What cannot be read is not blamed.
 Kinds kinds_of(const TensorRef& t, Device* device, std::vector<uint8_t>& buffer) {
   if (!is_float(t.dtype) || t.data == nullptr) return {};
   const auto here = on_host(t, device, buffer);

@@ -21,8 +21,8 @@ namespace tegula {
 
 class Session;
 
-// Of a run: the step whose results were the first to hold a NaN, and the step that was the first
-// to make an infinite number out of finite ones. An infinity that is meant (a mask) is none.
+// Found in a run: the step whose results were the first to hold a NaN, and the step that was the
+// first to make an infinite number out of finite ones. An infinity that is meant (a mask) is none.
 struct NotFinite {
   struct Place {
     std::string op;     // "dot (tegula/models/gpt2.cpp:33)"; "": there is none

@@ -50,7 +50,7 @@ Status check_kernels(const Plan& plan, const Device& device) {
 
 using Set = std::vector<DeviceMemory>;  // one per parameter
 
-// Of large floats the first kBlock elements are made, and the rest repeats them: the host would
+// For large floats the first kBlock elements are made, and the rest repeats them: the host would
 // take minutes for billions.
 Status fill_first(const Plan& plan, Rank& rank, size_t p, void* data, const OfDevice& more) {
   constexpr int64_t kBlock = int64_t{1} << 22;

@@ -47,7 +47,7 @@ class Region {
   // The same between pages that nobody may touch: an access before the first page or behind the
   // last one ends the process. (The rest of the last page is for touched() to watch.)
   static Result<Region> between_guards(MemoryAccount& account, int64_t bytes);
-  // Of the device's memory, zero-filled; null: allocate(). What is on a device is only for copies:
+  // In the device's memory, zero-filled; null: allocate(). What is on a device is only for copies:
   // poison() and touched() make them.
   static Result<Region> on(Device* device, MemoryAccount& account, int64_t bytes);
 
@@ -77,7 +77,7 @@ Result<TensorRef> on_host(const TensorRef& tensor, Device* device, std::vector<u
 // The way back, of a copy that on_host() made or of a tensor of the same strides.
 Status to_device(const TensorRef& host, const TensorRef& tensor, Device& device);
 
-// What the operating system and the C library say of this process, whoever asked for the memory.
+// The operating system's and C library's view of this process, whoever asked for the memory.
 struct ProcessMemory {
   int64_t touched_bytes = 0;       // pages that are there now: program, stacks, heap, Regions
   int64_t peak_touched_bytes = 0;  // the most there ever were

@@ -61,7 +61,7 @@ class MemoryWatch {
   Status check_workspace(const Done& done, int64_t bytes);
   Status check_spare(const Done& done);
   Error blame(const Done& done, std::string what);
-  // Of memory in the arena; -1: elsewhere.
+  // The offset of memory in the arena; -1: elsewhere.
   int64_t offset_of(const void* p) const;
 
   Region& arena_;

@@ -117,8 +117,8 @@ class ReadProbe {
   int64_t bytes_each() const { return bytes_each_; }
   int n_readers() const { return n_; }
 
-  // Of all threads, reading the first `bytes` of their parts, again and again for long enough, or
-  // once, with no cache that has any of it.
+  // The rate of all threads, reading the first `bytes` of their parts, again and again for long
+  // enough, or once, with no cache that has any of it.
   double bytes_per_s(int64_t bytes, bool is_cached) {
     constexpr int64_t kReadBytes = 4 << 20;
     const int64_t passes = is_cached ? std::max<int64_t>(1, kReadBytes / bytes) : 1;

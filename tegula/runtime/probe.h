@@ -27,7 +27,7 @@ CoreSpeed probe_core(ThreadPool& pool);
 
 // "unknown processor" where the system does not tell.
 std::string processor_name();
-// What timings depend on besides the call: processor, caches, instruction set, cores.
+// The facts that timings depend on besides the call: processor, caches, instruction set, cores.
 std::string machine_name();
 
 // The clock for timing kernels: of one thread its own CPU time, so that what others take on a

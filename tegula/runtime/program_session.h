@@ -28,7 +28,7 @@ class ProgramSession {
   // Error: an input without memory; a part's own.
   Status run();
 
-  // What a part gives that neither flows nor is state; of parts that run once, micro-batch 0.
+  // A part's result that neither flows nor is state; of parts that run once, micro-batch 0.
   TensorRef result(std::string_view name, int micro_batch = 0) const;
 
   const PlannedProgram& program() const { return *program_; }

@@ -21,7 +21,7 @@ namespace tegula {
 struct Rank {
   // n_threads counts the caller; 0 means one per core that this process may use.
   explicit Rank(int n_threads = 0) : pool(n_threads) {}
-  // What its sessions and stores hold lies on the device, and launches go into its stream.
+  // The data that its sessions and stores hold lies on the device, and launches go into its stream.
   explicit Rank(Device& runs_on) : pool(1), device(&runs_on) {}
 
   ThreadPool pool;

@@ -27,7 +27,7 @@ class RankGroup {
 
   const Mesh& mesh() const { return mesh_; }
   Peers& peers(int64_t rank);
-  // What others have taken from this rank since the group was made.
+  // The bytes that others have taken from this rank since the group was made.
   int64_t sent_bytes(int64_t rank) const;
 
   // Have all ranks the same number? Each calls it, within run(). Error, on the ranks that see it:

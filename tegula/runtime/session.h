@@ -44,7 +44,7 @@ class Session {
   const Rank& rank() const { return *rank_; }
   Status bind(std::string_view param, void* data);
   void bind(int param, void* data);  // a number that the plan has not is run()'s error
-  // Of an input that lies on the host: a device gets its values with every run.
+  // Binds an input that lies on the host: a device gets its values with every run.
   Status bind_input(std::string_view param, const void* host);
   // Binds every weight and state parameter to the store's tensor of its name (made if absent). What
   // the plan writes is the store's own from then on; what it reads may be borrowed.
@@ -67,7 +67,7 @@ class Session {
   TensorRef result(int index) const;
   TensorRef param(int index) const;
 
-  // Of this session's runs; the rank's are of all its sessions.
+  // The counters of this session's runs; the rank's are of all its sessions.
   Counters& counters() { return counters_; }
   Region& arena() { return arena_; }
   // One entry per step, made if it is missing; null turns timing off.
@@ -92,11 +92,11 @@ class Session {
   void capture(bool captures);
   // Kernels, copies and fills of a device that a run enqueues for a step; of a CPU 0.
   int64_t launches(size_t step) const { return on_device_ ? on_device_->launches(step) : 0; }
-  // Of steps that are one launch: DeviceSteps::shares. Otherwise nothing.
+  // The shares of steps that are one launch: DeviceSteps::shares. Otherwise nothing.
   Result<std::vector<DeviceSteps::Share>> shares() const {
     return on_device_ ? on_device_->shares() : std::vector<DeviceSteps::Share>();
   }
-  // Of a body, at these extents: its steps as they are bound now, made ready; for the loop's own.
+  // A body's steps at these extents as they are bound now, made ready; for the loop's own.
   Result<std::vector<DeviceSteps::Ready>> take_ready(std::span<const int64_t> extents);
 
  private:

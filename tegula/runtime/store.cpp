@@ -183,7 +183,7 @@ Result<std::vector<NamedTensor>> joined(std::span<const Store* const> ranks) {
           !std::equal(t.tensor.shape, t.tensor.shape + t.tensor.rank, whole.shape,
                       whole.shape + whole.rank))
         return invalid_argument(cat("two ranks do not agree on what tensor ", name, " is"));
-      // What several hold alike (a norm's weight on every rank) is one part.
+      // A tensor that several hold alike (a norm's weight on every rank) is one part.
       for (TensorPart& part : e.parts(e.ref)) {
         const bool is_known = std::any_of(t.parts.begin(), t.parts.end(),
                                           [&](const auto& p) { return p.box == part.box; });

@@ -51,7 +51,7 @@ class Store {
   TensorRef find(std::string_view name) const;
   // Fills the entry with its share of a tensor. Error: another dtype or shape.
   Status fill(std::string_view name, const TensorRef& whole);
-  // What lies here, into a whole tensor of the host.
+  // Reads what lies here into a whole tensor of the host.
   Status read(std::string_view name, const TensorRef& to) const;
   // Error: absent; no memory.
   Status zero(std::string_view name);
@@ -67,8 +67,8 @@ class Store {
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
-// What the ranks hold together, by name, for write_safetensors(): a tensor that one rank has whole
-// as such, others in parts. Error: ranks disagree on a tensor's shape or dtype.
+// The tensors that the ranks hold together, by name, for write_safetensors(): a tensor that one
+// rank has whole as such, others in parts. Error: ranks disagree on a tensor's shape or dtype.
 Result<std::vector<NamedTensor>> joined(std::span<const Store* const> ranks);
 
 }  // namespace tegula

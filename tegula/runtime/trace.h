@@ -19,8 +19,8 @@ struct RunTrace {
 void begin_trace(Device& device, RunTrace& trace);
 void end_trace(Device& device, RunTrace& trace);
 
-// Of each, by how much it ends later than all that began before it: kernels that are launched early
-// wait, within their spans, for the one before.
+// For each, by how much it ends later than all that began before it: kernels that are launched
+// early wait, within their spans, for the one before.
 std::vector<double> own_ms(std::span<const DeviceSpan> spans);
 // The step of each: kernels and fills are a plan's launches in its order, `launches` of each step;
 // copies have none, -1. Empty: there are not as many.

@@ -23,7 +23,7 @@ Result<TuneMode> parse_tune_mode(std::string_view text);  // off, quick, full
 
 struct TuneOptions {
   TuneMode mode = TuneMode::kOff;
-  // Of the table; "": $XDG_CACHE_HOME/tegula, else $HOME/.cache/tegula, else in memory only.
+  // The table's; "": $XDG_CACHE_HOME/tegula, else $HOME/.cache/tegula, else in memory only.
   std::string directory;
 };
 std::string tuning_directory(const TuneOptions& options);

@@ -14,7 +14,7 @@
 
 namespace tegula {
 
-// What happens when the context is full: the older half is forgotten, or generation ends.
+// The choice for when the context is full: the older half is forgotten, or generation ends.
 enum class Overflow : uint8_t { kSlide, kStop };
 
 // When to end before max_tokens.
@@ -43,8 +43,8 @@ struct TextRequest {
   void* context = nullptr;
 };
 
-// Of texts made together; prefill_ms and decode_ms are those of all. Without a cache reading for
-// later tokens is decoding.
+// Figures of texts made together; prefill_ms and decode_ms are those of all. Without a cache
+// reading for later tokens is decoding.
 struct BatchStats {
   double load_ms = 0, prefill_ms = 0, decode_ms = 0;
   int64_t decode_steps = 0;  // in which each text that goes on gets a token
@@ -52,17 +52,17 @@ struct BatchStats {
 
 class Generator {
  public:
-  // Of ModelFiles; weights are rounded to `dtype`. Error: missing or altered files are named.
+  // Loads ModelFiles; weights are rounded to `dtype`. Error: missing or altered files are named.
   static Result<std::unique_ptr<Generator>> load(const std::string& path,
                                                  const RunnerOptions& options);
   // The same in two steps: what is small (configuration and tokenizer), enough to check a request;
   // then plans, and the weights where they lie in their files: those of another dtype are copied.
-  // What the files hold is read and checked with the first tokens.
+  // The content of the files is read and checked with the first tokens.
   static Result<std::unique_ptr<Generator>> open(const std::string& path,
                                                  DType dtype = DType::kF32);
   Status prepare(const RunnerOptions& options);
-  // What a request will meet: an error if nothing can come of it; a line for people if the context
-  // will not hold it; else "".
+  // Tells what a request will meet: an error if nothing can come of it; a line for people if the
+  // context will not hold it; else "".
   Result<std::string> check(std::string_view prompt, int64_t max_tokens, Overflow overflow) const;
 
   // Makes the texts, as many at once as the batch holds, in their order; stats has one entry each.

@@ -8,7 +8,7 @@
 
 namespace tegula {
 
-// What the cache holds of a text: its tokens so far, and in which pages, in order.
+// The pages that the cache holds of a text: its tokens so far, and in which pages, in order.
 struct CachedText {
   int64_t n_tokens = 0;
   std::vector<int32_t> pages;

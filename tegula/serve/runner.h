@@ -34,7 +34,7 @@ struct RunnerOptions {
   TuneOptions tune;
 };
 
-// What a decoding function is built for: t tokens of n texts, one of each or some in a row.
+// A decoding function's shape: t tokens of n texts, one of each or some in a row.
 struct DecodingShape {
   Dim tokens = 1, texts = 1;
   bool is_one_each = true;
@@ -73,7 +73,7 @@ class Runner {
   std::span<const float> logits(size_t i) const;
   bool finds_best() const { return rank_->device != nullptr; }
   int32_t best(size_t i) const { return best_[i]; }
-  // Of a step that failed since its logits are not finite: the piece; -1: it failed otherwise.
+  // In a step that failed since its logits are not finite: the piece; -1: it failed otherwise.
   int64_t bad_piece() const { return bad_piece_; }
 
   ScheduleLimits limits() const { return {options_.batch, options_.chunk, has_state_}; }

@@ -11,7 +11,7 @@
 namespace tegula {
 
 int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position) {
-  // What a NaN compared with would be in no order at all.
+  // A number compared with NaN would be in no order at all.
   const auto at = [&](int32_t token) {
     const float x = logits[static_cast<size_t>(token)];
     return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;

@@ -1,5 +1,5 @@
-// What a batch does next, as a function of its state and of what has arrived: which texts come in,
-// which read how many tokens or decode one, and in which pages. Nothing is computed here.
+// Decides what a batch does next, as a function of its state and of what has arrived: which texts
+// come in, which read how many tokens or decode one, and in which pages. Nothing is computed here.
 //
 // Reading comes first: a step reads at most `chunk` tokens, packed, of the texts that have some to
 // read, oldest first; where none has, all texts decode a token each. A text comes in, in the order
@@ -34,7 +34,7 @@ struct BatchSchedule {
   ScheduledText* find(int64_t id);
   // It has ended: its pages are free. False: no text has that id.
   bool end(int64_t id);
-  // What the cache holds of it is forgotten, and n tokens are to be read instead.
+  // Forgets what the cache holds of it, and n tokens are to be read instead.
   bool read_again(int64_t id, int64_t n_tokens);
 };
 

@@ -13,7 +13,7 @@ class StopTexts {
  public:
   explicit StopTexts(const std::vector<std::string>* stops) : stops_(stops) {}
 
-  // What may be written once `piece` is there; valid until the next call.
+  // Returns what may be written once `piece` is there; valid until the next call.
   std::string_view add(std::string_view piece) {
     waiting_.erase(0, n_written_);
     waiting_ += piece;

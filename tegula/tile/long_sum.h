@@ -9,7 +9,7 @@
 namespace tegula {
 
 inline constexpr int64_t kSumPart = 32;
-// Of a column, whose sum over blocks of rows may go on from one another, only beyond so many rows.
+// A column's sum, which goes on over blocks of rows, has parts only beyond so many rows.
 inline constexpr int64_t kLongColumn = int64_t{1} << 13;
 
 }  // namespace tegula

@@ -175,7 +175,7 @@ T float_op(Op op, T a, T b, T c) {
   }
 }
 
-// What bool has in common with integers; other arithmetic of it is f32's.
+// The ops that bool has in common with integers; other arithmetic of it is f32's.
 bool is_integers_own(Op op) {
   return (op >= Op::kPow && op <= Op::kFloorDivide) || (op >= Op::kBitAnd && op <= Op::kShiftRight);
 }
@@ -366,7 +366,7 @@ class Machine {
     return value[extent_[v] == Extent::kFull ? static_cast<size_t>(c) : 0];
   }
 
-  // Of element (row r, position c); dims of extent 1 (row operands) do not move.
+  // The offset of element (row r, position c); dims of extent 1 (row operands) do not move.
   int64_t offset(const TensorRef& t, int64_t r, int64_t c) const {
     int64_t o = 0;
     for (int d = t.rank - 1; d >= 0; --d) {

@@ -254,7 +254,7 @@ class Scheduler {
       phase.body_flops += flops_of(at(order[k]).op);
       if (!is_first_[order[k]]) emit(order[k], level, static_cast<int>(k), last, phase.body);
     }
-    // What crosses keeps its slot; all others start afresh in the next body.
+    // A value that crosses keeps its slot; all others start afresh in the next body.
     for (uint16_t& s : slot_)
       if (s != kNoValue && schedule_.slots[s].home == Home::kTile) s = kNoValue;
   }

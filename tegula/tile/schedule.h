@@ -5,7 +5,7 @@
 // reductions of level l. All full stores are in the last body, after every load of a tile. The last
 // phase's body may be empty. An elementwise program is one phase without row code.
 //
-// What one body makes and a later one needs either stays in a row-sized buffer (home kLong) or is
+// A value of one body that a later one needs either stays in a row-sized buffer (home kLong) or is
 // made again (streamed). Loads, iota and index are always made again: they cost as much as a copy.
 #pragma once
 
@@ -68,11 +68,11 @@ struct Schedule {
   int tile_bytes = 0, long_bytes = 0;  // per element
   // Position in the last body of the last use of each input's value; -1: none.
   std::vector<int> last_use;
-  // Of the program, each value counted once.
+  // Counts of the program, each value counted once.
   int64_t uniform_flops = 0, row_flops = 0, full_flops = 0;
 };
 
-// Of a verified program.
+// The schedule of a verified program.
 Schedule make_schedule(const Program& p, bool keep_across_phases);
 
 }  // namespace tegula::tile

@@ -33,7 +33,7 @@ struct BatchOrder {
   }
 };
 
-// What a batch must be, and how many there must be at least.
+// Describes what a batch must be, and how many there must be at least.
 struct BatchShape {
   int64_t batch = 0, seqlen = 0;
   int64_t n_tokens = 0;  // of the training split

@@ -16,8 +16,8 @@ namespace {
 // them in long products alone.
 constexpr int64_t kExactSums = 2;
 
-// What must be the same for a resumed run to be the run that was stopped. What may_change is for
-// the user to change in the course of a run.
+// The settings that must be the same for a resumed run to be the run that was stopped. What
+// may_change is for the user to change in the course of a run.
 Json run_json(const TrainConfig& c, const DataHashes& hashes, int64_t step) {
   const OptimizerConfig& o = c.optimizer;
   Json run = Json::object({{"step", step},
@@ -83,7 +83,7 @@ Result<bool> has_same_weights(const ModelConfig& a, const ModelConfig& b) {
                     });
 }
 
-// What a run saved of itself beside the model; null: no run did.
+// The state that a run saved of itself beside the model; null: no run did.
 Json state_of(const ModelFiles& files) {
   const std::string path = join_path(files.path(), kTrainerStateFile);
   const auto text = read_file(path);
@@ -249,7 +249,7 @@ Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles&
   for (const auto& [key, value] : *wanted.as<Json::Object>()) {
     const Json* had = saved.find(key);
     const MayChange* change = may_change(key);
-    // What an older version did not save, or the name of a tokenizer that only it knew.
+    // Skips what an older version did not save, or the name of a tokenizer that only it knew.
     if (had ? *had == value : change != nullptr) continue;
     const std::string difference = cat("the run in ", config.out, " had ", key, " ",
                                        had ? had->dump() : "unset", ", now it is ", value.dump());

@@ -1,4 +1,4 @@
-// What `tegula train` is told: flags and TOML keys have these names with dashes.
+// The options of `tegula train`: flags and TOML keys have these names with dashes.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct TrainConfig {
   double min_lr = 1e-4;
   int64_t warmup = 100;
   int64_t lr_decay_steps = 0;  // where the learning rate reaches min_lr; 0: at the last step
-  // What products compute in: f32; bf16 or f16, with f32 master weights, and f16 with a scaled loss
+  // Products' type: f32; bf16 or f16, with f32 master weights, and f16 with a scaled loss
   // (train/loss_scale.h): what it is scaled by at first, and after how many good steps it doubles.
   std::string dtype = "f32";
   double loss_scale = 65536;

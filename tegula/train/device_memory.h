@@ -1,13 +1,13 @@
-// What a run takes of its device's memory in all, and steps that fit a budget for that
+// The bytes that a run takes of its device's memory in all, and steps that fit a budget for that
 // (`--device-memory`), where `--memory` is one for the arena alone.
 //
 //   in all = arena (activations, gradients, workspaces: the largest plan's, since they run in
 //            turns) + weights and optimizer state + on a GPU: each plan's inputs there, what is
 //            spare behind the arena, and what the plug-in holds
 //
-// What the driver's context took before is not in it. The plug-in's share (kernels that were
-// loaded, graphs, counters of kernels) is known only when all is loaded: kPluginBytes are kept for
-// it. All else is what will be asked for, to the byte.
+// The memory that the driver's context took before is not in it. The plug-in's share (kernels that
+// were loaded, graphs, counters of kernels) is known only when all is loaded: kPluginBytes are kept
+// for it. All else is what will be asked for, to the byte.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ struct DeviceMemory {
   int64_t rest_bytes() const { return state_bytes + input_bytes + plugin_bytes; }
   int64_t total_bytes() const { return arena_bytes + rest_bytes(); }
 };
-// Of a run that has these plans.
+// The memory of a run that has these plans.
 DeviceMemory device_memory(const Target& target, std::span<const Plan* const> plans,
                            int64_t state_bytes);
 

@@ -1,4 +1,4 @@
-// What a stored model gives on given tokens: loss, logits and the gradient of every weight, to
+// The results of a stored model on given tokens: loss, logits and the gradient of every weight, to
 // compare ports of a model with each other.
 #pragma once
 

@@ -35,7 +35,7 @@ struct LossScale {
   void follow(Builder& b, Var norm, int64_t every) const;
 };
 
-// What the state holds; of a run that does not scale its loss: 1 and 0.
+// The scale in the state; for a run that does not scale its loss: 1 and 0.
 struct LossScaleState {
   double scale = 1;
   int64_t skipped = 0;

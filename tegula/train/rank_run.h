@@ -18,16 +18,16 @@ struct RankRun {
   Region arena;  // shared by the plans, which run in turns
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<int32_t> tokens, targets;
-  // Of the step's plans: its first two runs, or all. None of a device, whose arena is only looked
-  // at after them.
+  // Watches the step's plans: its first two runs, or all. None of a device, whose arena is only
+  // looked at after them.
   std::unique_ptr<MemoryWatch> watch;
   int64_t written_bytes = 0;                // of a device's arena
   std::unique_ptr<MemoryWatch> eval_watch;  // with --check
 };
 using RankRuns = std::vector<std::unique_ptr<RankRun>>;
 
-// What all ranks hold together, as whole tensors of the host: rank 0's own store where it is alone
-// and has no device, else a copy.
+// The weights that all ranks hold together, as whole tensors of the host: rank 0's own store where
+// it is alone and has no device, else a copy.
 struct WholeStore {
   std::unique_ptr<Rank> rank;
   std::unique_ptr<Store> copy;

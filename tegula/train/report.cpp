@@ -60,7 +60,7 @@ double least_ms(const Step& s, const MachineSpeed& speed) {
                         static_cast<double>(s.bytes) / speed.bytes_per_s);
 }
 
-// Of one place in the model, in all its layers, by phase.
+// The times of one place in the model, in all its layers, by phase.
 struct PlaceTime {
   std::string place;
   double ms[3] = {}, least_ms = 0;
@@ -159,7 +159,7 @@ std::string samples_html(const std::vector<TextSample>& samples) {
   return out;
 }
 
-// What the kernel says of the machine; "" where it says nothing.
+// The name that the kernel says of the machine; "" where it says nothing.
 std::string cpu_name() {
   const auto text = read_file("/proc/cpuinfo");
   const size_t at = text.ok() ? text->find("model name") : std::string::npos;

@@ -15,7 +15,7 @@ struct TrainHistory {
   std::vector<EvalReport> evals;
 };
 
-// What the trained model writes after a prompt.
+// The text that the trained model writes after a prompt.
 struct TextSample {
   std::string prompt, text;
 };

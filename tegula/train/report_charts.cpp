@@ -92,7 +92,7 @@ std::string roofline_chart(const std::vector<OpTime>& all, const MachineSpeed& s
     }
   for (const OpTime& o : all) {
     if (o.bytes == 0 || o.ms <= 0) continue;
-    // What only moves bytes stands at the left end, as far below the roof as its bandwidth is.
+    // An op without FLOPs stands at the left end, as far below the roof as its bandwidth is.
     const double s = o.ms / 1e3, moved = static_cast<double>(o.bytes) / s;
     const double intensity =
         o.flops ? static_cast<double>(o.flops) / static_cast<double>(o.bytes) : low;

@@ -8,7 +8,7 @@
 
 namespace tegula {
 
-// Of one op and kernel, in one step of training.
+// The times of one op and kernel, in one step of training.
 struct OpTime {
   std::string op, kernel;
   double ms = 0, least_ms = 0;  // measured; by the roofline, launch by launch
@@ -21,7 +21,7 @@ std::string loss_chart(const TrainHistory& history);
 std::string step_curves(const TrainHistory& history, int64_t tokens_per_step);
 // Every op at its arithmetic intensity, under the machine's roof.
 std::string roofline_chart(const std::vector<OpTime>& ops, const MachineSpeed& speed);
-// What lives in the arena over the steps of the plan, and what is largest at the peak.
+// A chart of what lives in the arena over the steps of the plan, and what is largest at the peak.
 std::string memory_chart(const Plan& plan, const StepCost& cost);
 
 }  // namespace tegula

@@ -26,7 +26,7 @@ struct StepFunctions {
 
 Result<StepFunctions> build_step_functions(const TrainConfig& config);
 
-// What one optimizer step costs by its plans: all its micro-batches and the update.
+// The cost of one optimizer step by its plans: all its micro-batches and the update.
 struct StepCost {
   int64_t flops = 0;
   int64_t bytes = 0;              // moved at least
@@ -39,7 +39,7 @@ struct StepCost {
 // Error: FLOPs or bytes of all micro-batches together are more than 64 bits count.
 Result<StepCost> step_cost(const TrainConfig& config, const Plan& step, const Plan* update);
 
-// What all ranks do together: FLOPs and bytes of all, memory of the rank that needs most.
+// The cost of all ranks together: FLOPs and bytes of all, memory of the rank that needs most.
 Result<StepCost> cost_of_ranks(std::span<const StepCost> ranks);
 
 // How they are compiled. Only train_step and micro_step have activations to recompute; a budget

@@ -135,7 +135,7 @@ std::string gaps(const std::vector<TimelineEvent>& events, double scale) {
   return out;
 }
 
-// Of bars end to end.
+// The caption of bars end to end.
 std::string what_is_said(const Timeline& t, double busy) {
   std::string said = cat(t.events.size(), " ops take ", fixed(busy, "%.4f"), " ms");
   const double rest = t.step_ms - busy;

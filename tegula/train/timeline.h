@@ -1,5 +1,5 @@
-// What a training step's time goes to, op after op, as one self-contained HTML page (inline SVG, no
-// script): `tegula train --timeline FILE.html`.
+// Shows what a training step's time goes to, op after op, as one self-contained HTML page (inline
+// SVG, no script): `tegula train --timeline FILE.html`.
 //
 // One row a queue: products and attention, other kernels, copies, what the host does for a device,
 // and what is left of the step.

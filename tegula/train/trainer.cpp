@@ -63,7 +63,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config,
 Status Trainer::lock_output() {
   const std::string& out = config_.out;
   if (out.empty()) return {};
-  // What holds no run to go on with gets no directories for one.
+  // A directory that holds no run to go on with gets no directories for one.
   if (config_.resume && !path_exists(join_path(out, "checkpoints")))
     return latest_good(out).error();
   TEGULA_TRY(check_run_directory(out, config_.resume      ? RunStart::kResume
@@ -524,7 +524,7 @@ void Trainer::measure_memory(TrainSummary& sum) const {
   int64_t live = 0;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const RankRun& run = *ranks_[r];
-    // Of a device only what was written is seen, in whole lines of memory.
+    // On a device only what was written is seen, in whole lines of memory.
     int64_t all_written = run.watch ? run.watch->written_bytes() : run.written_bytes;
     int64_t measured =
         run.watch ? run.watch->claimed_bytes() : round_up(run.written_bytes, kAlignment);

@@ -30,7 +30,7 @@ namespace tegula {
 
 struct NotFinite;  // runtime/finite_hunt.h
 
-// Of a run with --timeline on a device, the step that is traced: those before it are watched, or
+// In a run with --timeline on a device, the step that is traced: those before it are watched, or
 // timed launch by launch.
 inline constexpr int64_t kTracedStep = 5;
 
@@ -55,7 +55,7 @@ struct EvalReport {
   bool is_best = false;        // no val_loss of this run was lower
 };
 
-// Of a training step, by one rank.
+// The figures of a training step, by one rank.
 struct RankSummary {
   int64_t flops_planned = 0, flops_counted = 0;
   int64_t sent_bytes_planned = 0, sent_bytes_counted = 0;  // to other ranks
@@ -86,14 +86,14 @@ struct TrainSummary {
   double compile_ms = 0;
   std::string device;      // the target's name
   int64_t host_steps = 0;  // of all plans: steps that the device has no kernel for
-  // Of a device: what it has less free than before, by its driver: the peak, what inputs and other
+  // On a device: what it has less free than before, by its driver: the peak, what inputs and other
   // plans take, loaded kernels and the driver's own share.
   int64_t device_taken_bytes = 0;
   bool interrupted = false;
   std::vector<RankSummary> ranks;
 };
 
-// What the process touched besides what was measured, in a sentence or two.
+// Explains what the process touched besides what was measured, in a sentence or two.
 std::string explain_process_memory(const TrainSummary& s);
 
 class Trainer {
@@ -120,7 +120,7 @@ class Trainer {
   void* context = nullptr;
 
   const TrainConfig& config() const { return config_; }
-  // Of a step, or of a micro step where gradients are accumulated; cost() is of the whole step.
+  // A step's plan, or a micro step's where gradients are accumulated; cost() is of the whole step.
   // Rank 0's.
   const Plan& plan() const { return *plans_[0].plans[0]; }
   const StepCost& cost() const { return cost_; }
@@ -138,8 +138,8 @@ class Trainer {
   // The first tokens of the validation split, as text.
   std::string validation_text(int64_t n_tokens) const;
   std::string data_summary;
-  // What the user should know of a resumed run, a line each: damaged checkpoints that were passed
-  // over, flags or data that differ.
+  // The facts that the user should know of a resumed run, a line each: damaged checkpoints that
+  // were passed over, flags or data that differ.
   std::vector<std::string> notes;
 
  private:

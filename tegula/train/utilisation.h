@@ -5,7 +5,7 @@
 //
 // Model FLOPs are those of the mathematics, by the planner's convention (products, and attention
 // over all keys, three times the forward part), so they do not depend on how a step is compiled.
-// What --memory, --checkpoint and --blockwise compute again raises HFU alone.
+// The work that --memory, --checkpoint and --blockwise compute again raises HFU alone.
 //
 // [Chowdhery et al. 2022, appendix B]
 #pragma once

@@ -58,7 +58,7 @@ TEST_F(Container, Version2) {
   expect(1.5, 512 * kMiB);
 }
 
-// Of a service, or of a batch system's job: any group above may have the least limit.
+// A service's, or a batch system's job's: any group above may have the least limit.
 TEST_F(Container, TheLeastOfAllGroupsAboveCounts) {
   write("/proc/self/cgroup", "0::/job.slice/step 1/task\n");
   write("/proc/self/mountinfo", "30 22 0:26 / /sys/fs/cgroup\\0402 rw - cgroup2 cgroup2 rw\n");

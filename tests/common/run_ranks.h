@@ -13,7 +13,7 @@
 
 namespace tegula::test {
 
-// What a rank at `at` holds of the whole.
+// The part of the whole that a rank at `at` holds.
 inline HostTensor share_of_whole(const Mesh& mesh, const HostTensor& whole, const Sharding& s,
                                  std::span<const int64_t> at) {
   HostTensor part({whole.type.dtype, *local_shape(mesh, whole.type.shape, s)});

@@ -49,7 +49,7 @@ void interpret_everywhere(const Module& m, const Function& f) {
   }
 }
 
-// What is said of where values lie is a given to the cutting of the step.
+// The facts said of where values lie is a given to the cutting of the step.
 void cut_for_ranks(const std::string& text, FuncId f) {
   auto m = std::make_shared<Module>(std::move(*module_from_text(text)));
   if (m->mesh.axes.empty() || m->mesh.n_ranks() > 8) return;

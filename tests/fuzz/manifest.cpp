@@ -9,7 +9,7 @@ namespace tegula::fuzz {
 
 namespace {
 
-// What it says its content should hash to stands in the error.
+// The hash that its content should have stands in the error.
 std::string repaired(std::string_view input) {
   const auto first = parse_manifest(input, "m");
   const std::string start = "SHA-256 is ";

@@ -1,4 +1,4 @@
-// What the planner is asked, a line each: a cluster, what is fixed, a config.json. What is accepted
+// The planner's questions, a line each: a cluster, what is fixed, a config.json. What is accepted
 // is priced without a number that is not finite; and what is fixed stays fixed.
 #include <cmath>
 

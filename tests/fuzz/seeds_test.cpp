@@ -56,7 +56,7 @@ TEST(FuzzSeeds, EveryTargetTakesSomeAndRefusesSome) {
   EXPECT_LT(n_bytes, 300'000U) << "seeds are small";
 }
 
-// What a fuzzer does to a text, a little of it: bytes changed, pieces left out and doubled.
+// A little of what a fuzzer does to a text: bytes changed, pieces left out and doubled.
 TEST(FuzzSeeds, AndALittleAroundThem) {
   std::mt19937_64 rng(1);
   const auto pick = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(rng); };

@@ -18,7 +18,7 @@ namespace {
 
 using namespace tile;
 
-// Of an operand that is that wide, in an iteration space of that shape.
+// The type of an operand that is that wide, in an iteration space of that shape.
 Type operand_type(const Operand& o, const Program& p, const int64_t (&space)[kMaxRank]) {
   Shape shape;
   if (o.extent != Extent::kUniform)

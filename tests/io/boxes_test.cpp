@@ -53,7 +53,7 @@ struct Cut {
   std::vector<std::vector<float>> memory;
 };
 
-// What the file has in that box, row-major.
+// The elements that the file has in that box, row-major.
 std::vector<float> loaded(const SafetensorsFile& file, std::string_view name, const Box& box) {
   std::vector<float> out(static_cast<size_t>(box.numel()));
   copy_elements(

@@ -1,5 +1,5 @@
-// What may be lost when the power goes: the calls of the operating system are recorded, and nothing
-// is given its final name, or reported as saved, before it has been flushed.
+// Tests what may be lost when the power goes: the calls of the operating system are recorded, and
+// nothing is given its final name, or reported as saved, before it has been flushed.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ class Disk {
   Disk() { recording = this; }
   ~Disk() { recording = nullptr; }
 
-  // What is called temporary may come and go unseen.
+  // A file that is called temporary may come and go unseen.
   void named(const std::string& path) {
     if (path.substr(path.rfind('/') + 1).starts_with(".tmp-")) return;
     unsaved_names_.insert(key(parent_path(path)));

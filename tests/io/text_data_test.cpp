@@ -10,7 +10,7 @@
 namespace tegula {
 namespace {
 
-// What Windows adds to a text is no part of it, whatever file it stands in.
+// Whatever Windows adds to a text is no part of it, whatever file it stands in.
 TEST(TextData, ByteOrderMarksAndCrLfOfWindowsAreLeftOut) {
   for (const auto& [bytes, text] : {std::pair<std::string, std::string>{"", ""},
                                     {"\xef\xbb\xbf", ""},

@@ -1,4 +1,4 @@
-// What a file is that was taken for another kind; the command line's side is downloads_test.py.
+// Tells the kind of a file taken for another; the command line's side is downloads_test.py.
 #include "tegula/io/wrong_file.h"
 
 #include <gtest/gtest.h>

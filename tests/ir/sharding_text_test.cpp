@@ -246,7 +246,7 @@ TEST(VerifySharding, CatchesWhatIsPlanted) {
       m[0].set_sharding(v, all);
     });
   };
-  // What the op may leave: dot sums over k, neg passes parts on.
+  // The state that the op may leave: dot sums over k, neg passes parts on.
   EXPECT_EQ(state(2, 1, AxisSharding::pending()), "passed");
   EXPECT_EQ(state(2, 1, AxisSharding::split(1)), "passed");
   EXPECT_EQ(message([](Module& m) {

@@ -208,7 +208,7 @@ Result4<S> define(const Problem& p, bool in_tiles = false) {
   return r;
 }
 
-// Of two naive results, element by element, the one farther from the truth.
+// Takes, of two naive results, element by element, the one farther from the truth.
 inline void take_farther(const std::vector<double>& truth, const std::vector<float>& other,
                          std::vector<float>& naive) {
   for (size_t i = 0; i < truth.size(); ++i)

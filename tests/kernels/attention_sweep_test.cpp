@@ -147,7 +147,7 @@ const Kernels kTiles = {"attention_amx",
                         kernel::kAmxRowBlock,
                         kernel::kAmxKeyBlock};
 
-// What the cases covered, by kernel and dtype.
+// The cases' coverage, by kernel and dtype.
 class Coverage {
  public:
   void add(const Kernels& kernels, const Case& c, std::span<const Closeness> tensors) {

@@ -52,8 +52,8 @@ TEST(RowTasks, CausalPairsBeginWithTheirLastRows) {
   EXPECT_EQ(shared.block(5).r0, 84 * 8);
 }
 
-// What a thread fetches of a pair lies within it, goes upwards without a gap where all may be
-// fetched, and is at most what it may be.
+// The memory that a thread fetches of a pair lies within it, goes upwards without a gap where all
+// may be fetched, and is at most what it may be.
 TEST(RowTasks, FetchedKeysAreTheThreadsPartOfTheNextPair) {
   for (const Case& c : cases())
     for (const int64_t most : {int64_t{1} << 40, int64_t{100}}) {

@@ -157,7 +157,7 @@ TEST(LinearCrossEntropy, InTilesOfSeveralChunks) {
   check(1, 17, 2049, 33, DType::kBF16, rng, kTiles);
 }
 
-// What a run of fewer tokens lays out fits in what its plan has.
+// The workspace that a run of fewer tokens lays out fits in what its plan has.
 TEST(LinearCrossEntropy, RoomForFewerTokens) {
   for (int64_t most : {40, 1000, 5000, 40000, 100000}) {
     const auto call_of = [](int64_t n) {

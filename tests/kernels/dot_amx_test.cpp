@@ -132,7 +132,7 @@ void check_case(const Case& c, Rng& rng, std::vector<int> threads_of_runs = {1, 
         error = std::max(error, std::fabs(s.order - s.exact));
         naive_error = std::max(naive_error, std::fabs(s.naive - s.exact));
       }
-  // Of few numbers one sum may be exact by luck.
+  // With few numbers one sum may be exact by luck.
   if (out.numel() > 200) EXPECT_LE(error, 2 * naive_error);
   const Attrs attrs = c.attrs();
   const KernelDef& def = *find_kernel("dot_amx");

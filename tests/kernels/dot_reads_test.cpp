@@ -1,4 +1,4 @@
-// What each rung of the matmul ladder reads, counted by running it, against the formulas of
+// The reads of each rung of the matmul ladder, counted by running it, against the formulas of
 // docs/kernels/matmul_cpu.md. n is a multiple of every tile; the cache holds two rows of tiles, but
 // no matrix.
 #include "tegula/kernels/cpu/common/dot_reads.h"

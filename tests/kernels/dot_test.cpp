@@ -199,7 +199,7 @@ int64_t math_flops(const Case& c) {
   return out * (2 * k + c.k_shards - 1 + (c.scales ? 1 : 0) + (c.bias ? 1 : 0) + act);
 }
 
-// What a case reads, and room for what it writes.
+// The operands that a case reads, and room for what it writes.
 struct Operands {
   Tensor a, b, bias, out;
   std::vector<TensorRef> in;

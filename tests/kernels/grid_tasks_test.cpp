@@ -46,7 +46,7 @@ TEST(GridTasks, OrderedOnce) {
         }
 }
 
-// What finding a task costs does not grow with the grids that are done: four times as many take
+// The cost of finding a task does not grow with the grids that are done: four times as many take
 // about four times as long (sixteen times, where each is looked at again for each). The factor of
 // ten leaves room for whoever else is on the machine.
 TEST(GridTasks, TimeGrowsWithGridsAlone) {

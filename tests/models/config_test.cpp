@@ -67,7 +67,7 @@ TEST(ModelConfigJson, RoundTripsEverySettingOfEveryFamily) {
   }
 }
 
-// What a model that was trained from another one says: what was there, but for what changed.
+// A model trained from another one says what was there, but for what changed.
 TEST(ModelConfigJson, ADerivedOneKeepsWhatWasThere) {
   const TextFile base{"d/config.json",
                       R"({"model_type": "llama", "vocab_size": 65, "mine": {"a": [1, 2.5, null]},

@@ -82,8 +82,8 @@ bool is_in(const RankPart& part, const Shape& shape, int64_t i) {
                              [&](const auto& r) { return at >= r.first && at < r.second; });
 }
 
-// What a layer adds is a sum over ranks: o_proj and the like are cut along what they sum over. With
-// these zeroed outside of a rank's part, nothing that the rank has not may matter.
+// The output that a layer adds is a sum over ranks: o_proj and the like are cut along what they sum
+// over. With these zeroed outside of a rank's part, nothing that the rank has not may matter.
 bool ends_a_layer(std::string_view name) {
   return std::ranges::any_of(
       std::array{"c_proj.weight", "o_proj.weight", "down_proj.weight", "experts.w2.weight"},

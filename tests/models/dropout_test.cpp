@@ -27,9 +27,9 @@ struct Mask {
   std::vector<int> kept;
 };
 
-// What the model's drawing nodes draw: of random numbers, which are at least a half; of attention,
-// by a call with the node's own attributes whose weights are all equal and whose values are a unit
-// matrix, so that its result is its weights.
+// The masks that the model's drawing nodes draw: of random numbers, which are at least a half; of
+// attention, by a call with the node's own attributes whose weights are all equal and whose values
+// are a unit matrix, so that its result is its weights.
 std::vector<Mask> masks_of(std::string_view family) {
   const ModelConfig config = small(family);
   const ModelDef& model = **find_model(family);

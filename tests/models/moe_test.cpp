@@ -1,4 +1,4 @@
-// What a mixture of experts does in training only: bounded room, and the balance loss.
+// Tests what a mixture of experts does in training only: bounded room, and the balance loss.
 #include <gtest/gtest.h>
 
 #include "tegula/ir/interpret.h"
@@ -61,7 +61,7 @@ TEST(Moe, BalanceLossIsItsCoefficientWhenAllExpertsAreEquallyLikely) {
   EXPECT_NE(run(m, true, "none")[0].at(0) - run(m, false, "none")[0].at(0), 0.25);
 }
 
-// Of 8 tokens, 4 find room at the two experts: ceil(1 · 8 · 2 / 4) rows. The rest pass by.
+// Four of 8 tokens find room at the two experts: ceil(1 · 8 · 2 / 4) rows. The rest pass by.
 TEST(Moe, TokensWithoutRoomPassByTheExperts) {
   const ModelConfig m = small_moe(1, 0);
   const HostTensor bounded = run(m, true, kRouter)[1], whole = run(m, false, kRouter)[1];

@@ -1,4 +1,4 @@
-// What a family says it has is what changes what it computes: no flag is taken and then ignored.
+// A family's settings change what it computes: no flag is taken and then ignored.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -111,7 +111,7 @@ TEST_F(MappedWeights, AreCheckedAllTheSame) {
   const auto w = open();
   expect_error(w->check(pool), Code::kInvalidArgument,
                {"model.safetensors: tensor w has nan", "element 300123 of 600000"});
-  // Of a box, the element of the tensor.
+  // The error of a box names the element of the tensor.
   HostTensor to({DType::kF32, {kRows, 100}});
   expect_error(w->copy("w", {{0, 100}, {kRows, 100}}, to.ref()), Code::kInvalidArgument,
                {"element 300123 of 600000"});

@@ -54,7 +54,7 @@ Out run(const std::vector<HostTensor>& in, F&& fn) {
   return {std::move((*out)[0]), std::move((*out)[1])};
 }
 
-// Of a row of 24: parts, stripes, pieces of a zigzag, and runs of different strides.
+// Pieces of a row of 24: parts, stripes, pieces of a zigzag, and runs of different strides.
 const Ints kPieces[] = {{0, 1, 8}, {8, 1, 16},          {0, 3, 8},  {1, 3, 8},
                         {2, 3, 8}, {0, 1, 4, 20, 1, 4}, {4, 1, 16}, {1, 2, 3, 9, 5, 3}};
 

@@ -10,7 +10,7 @@
 
 namespace tegula::testing {
 
-// What a check found. A skip says why the check does not apply.
+// The finding of a check. A skip says why the check does not apply.
 struct Verdict {
   enum Kind : uint8_t { kPass, kSkip, kFail };
   Kind kind = kPass;

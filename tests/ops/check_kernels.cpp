@@ -126,7 +126,7 @@ void note_tasks(const KernelDef& kernel, int64_t tasks) {
   most = std::max(most, tasks);
 }
 
-// What rounding each logit to 16 bits moves a cross-entropy, a share of the larger of 1 and its
+// How far rounding each logit to 16 bits moves a cross-entropy: a share of the larger of 1 and its
 // magnitude: e^logit and lse by as much as the logit.
 double slack_of(const KernelDef& kernel, const Variant& v) {
   if (kernel.order != "narrow_logits" && kernel.order != "narrow_exponentials") return 0;

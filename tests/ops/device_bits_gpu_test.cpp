@@ -105,7 +105,7 @@ std::vector<Sample> large_samples(std::string_view op) {
     const auto two = [](const Shape& shape, double low, double high) {
       return std::vector{drawn(DType::kF32, shape, low, high), drawn(DType::kF32, shape, -1, 1)};
     };
-    // Of factors below .3 and 1e-30 to start with, the chain soon is denormal.
+    // With factors below .3 and 1e-30 to start with, the chain soon is denormal.
     s = {{"a long line", two({1, 5000}, -1.01, 1.01), line(1, false)},
          {"few lines, back", two({5, 1300}, -1, 1), line(1, true)},
          {"across", two({300, 2, 45}, -1, 1), line(0, false)},

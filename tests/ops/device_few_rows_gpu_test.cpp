@@ -117,7 +117,7 @@ class DeviceFewRows : public ::testing::Test {
         const auto x = static_cast<float>(got.at(m * p.n + n));
         ASSERT_EQ(x, static_cast<float>(alone.at(n))) << m << ", " << n;
         const float wanted = want(p, c.values[0], c.values[1], m, n);
-        // What tensor cores cut off: of sums of 64, and those of the warps' chains.
+        // The bits that tensor cores cut off: of sums of 64, and those of the warps' chains.
         if (is_in_order)
           ASSERT_EQ(x, wanted) << m << ", " << n;
         else

@@ -14,7 +14,7 @@
 namespace tegula::testing {
 namespace {
 
-// Of attention and its backward: q, k, v (and o, do) with heads of `d`, scores kept in range.
+// Attention and its backward: q, k, v (and o, do) with heads of `d`, scores kept in range.
 Sample widened(const Sample& s, int64_t d, bool is_backward) {
   Sample wide = s;
   wide.name = cat(s.name, ", heads of ", d);
@@ -96,9 +96,9 @@ TEST_P(DeviceKernels, SamplesOfTheirOps) {
 }
 INSTANTIATE_TEST_SUITE_P(Parts, DeviceKernels, ::testing::Range(0, kParts));
 
-// What dropout keeps, where 4 neighbours of a query have one block of random numbers that threads
-// share, where rows begin within a block, and where a packed sequence's keys do; with two heads,
-// and past a tile.
+// Samples of what dropout keeps, where 4 neighbours of a query have one block of random numbers
+// that threads share, where rows begin within a block, and where a packed sequence's keys do; with
+// two heads, and past a tile.
 std::vector<Sample> dropouts(std::string_view op, int64_t d) {
   std::vector<Sample> all;
   for (const auto& [name, n_keys] :

@@ -83,7 +83,7 @@ TEST(Edges, CastsAreTheReference) {
     }
 }
 
-// What the ops' declarations say of single points.
+// Tests what the ops' declarations say of single points.
 TEST(Edges, AreWhatTheDeclarationsSay) {
   const HostTensor x({DType::kF32, {3}}, std::vector<double>{-kInf, -0.0, std::nan("")});
   const auto of = [&](auto f) {

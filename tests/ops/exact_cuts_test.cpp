@@ -1,11 +1,11 @@
-// What mode exact promises, op by op, before anything is sent: the bits of one rank whatever is
-// cut. Every op of the table is cut along every factor of its dims, and along every pair of those
-// that it sums over, into 2, 4 and 8; its own kernels run on the parts; the parts are joined in the
-// tree; and the bits are those of the op run whole. A new op is covered by its dims.
+// Tests what mode exact promises, op by op, before anything is sent: the bits of one rank whatever
+// is cut. Every op of the table is cut along every factor of its dims, and along every pair of
+// those that it sums over, into 2, 4 and 8; its own kernels run on the parts; the parts are joined
+// in the tree; and the bits are those of the op run whole. A new op is covered by its dims.
 //
 // A factor is tried as the samples have it, and with at least 8 blocks of its kernels and one more.
-// What does not keep its bits stands in kNotCut with the reason, and `shard` must not cut it. An
-// entry that keeps its bits fails, so that the list stays true.
+// An op that does not keep its bits stands in kNotCut with the reason, and `shard` must not cut it.
+// An entry that keeps its bits fails, so that the list stays true.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -165,7 +165,7 @@ class ExactCuts : public ::testing::TestWithParam<const OpDef*> {
       if (s) try_factor(*s, factor, parts);
     };
     if (!sums) large(33, {8});
-    // What is summed has a whole number of shards.
+    // A summed dim has a whole number of shards.
     large(8 * block_of(op_, sums) + (sums ? 8 : 1), {2, 4, 8});
   }
 

@@ -29,7 +29,7 @@ class ExactCase {
  public:
   // Runs it whole. Error: of passes, plan or session.
   static Result<ExactCase> create(const Case& c);
-  // Of the sums of two, of equal types. None: passes do not add them shard by shard.
+  // A case of the sums of two, of equal types. None: passes do not add them shard by shard.
   static Result<std::optional<ExactCase>> create_sum(const Case& c, const Case& other);
 
   // False: the factor's shards do not divide into so many parts.

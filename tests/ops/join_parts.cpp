@@ -29,7 +29,7 @@ double joined(Combine how, DType dtype, double a, double b) {
   }
 }
 
-// Of two parts' weighted results, by the log-sum-exp of their rows.
+// The join of two parts' weighted results, by the log-sum-exp of their rows.
 float weighted(float a, float lse_a, float b, float lse_b) {
   const float all = log_add(lse_a, lse_b);
   const auto weight = [&](float lse) { return lse == -HUGE_VALF ? 0.0F : std::exp(lse - all); };

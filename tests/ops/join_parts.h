@@ -8,8 +8,8 @@
 
 namespace tegula::testing {
 
-// What some parts know of the results: tensors of the whole's shapes, sums wide, and which elements
-// of them there are.
+// The elements that some parts know of the results: tensors of the whole's shapes, sums wide, and
+// which elements of them there are.
 struct Known {
   std::vector<HostTensor> results;
   std::vector<std::vector<uint8_t>> has;  // [result][element]

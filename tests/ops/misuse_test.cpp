@@ -1,4 +1,4 @@
-// What a user of the builder gets wrong is an error of the builder, never a crash and never passed.
+// A user's mistake with the builder is an error of the builder, never a crash and never passed.
 #include <gtest/gtest.h>
 
 #include "tegula/ops/autodiff.h"

@@ -1,5 +1,5 @@
-// What a rank holds of an op's operands and results where factors of its dims are cut: read off the
-// dim map alone, beside passes/local_call.h, which the product cuts by.
+// The parts that a rank holds of an op's operands and results where factors of its dims are cut:
+// read off the dim map alone, beside passes/local_call.h, which the product cuts by.
 #pragma once
 
 #include <span>

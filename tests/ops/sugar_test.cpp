@@ -1,4 +1,4 @@
-// What is composed of other ops, against values from NumPy, or plain loops.
+// Tests what is composed of other ops, against values from NumPy, or plain loops.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -142,7 +142,7 @@ Result<std::shared_ptr<const Plan>> compiled(const Built& b) {
   return TEGULA_TRY(compile(b.module, b.function, o)).plan;
 }
 
-// What became of the choices tried: how many of which kind, and by op which never were symbolic.
+// Counts the choices tried: how many of which kind, and by op which never were symbolic.
 struct Tally {
   int refused = 0, run = 0, refused_at_run = 0;
   int stricter = 0;  // runs that are refused, though the constants would run
@@ -212,7 +212,7 @@ std::string check(const Case& c, const std::vector<Place>& places, const Choice&
       continue;
     }
     ++tally.run;
-    // Of a head whose classes or tokens are symbolic no kernel knows that there are any: its
+    // For a head whose classes or tokens are symbolic no kernel knows that there are any: its
     // reference runs.
     const bool is_head = c.op->name.starts_with("linear_cross_entropy");
     const bool by_bits = !is_head && !has_one(before, extents);

@@ -33,7 +33,7 @@ class BadVars {
     was_ = finished_.param("y", {DType::kF32, {2, 3}});
     TEGULA_CHECK(finished_.finish().ok(), "a function of nothing");
   }
-  // Of that type where it can have one.
+  // A value of that type where it can have one.
   Var make(Bad bad, const Type& type) {
     if (bad == Bad::kForeign) return foreign_.param("x", type);
     if (bad == Bad::kFinished) return was_;

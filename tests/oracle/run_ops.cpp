@@ -175,7 +175,7 @@ void serve() {
     } else if (line != "run") {
       if (status.ok()) status = program.add(line);
     } else if (!status.ok()) {
-      // What was to be read is not known: the peer sends data only after "data".
+      // The data that was to be read is not known: the peer sends data only after "data".
       answer(std::move(status).error());
       std::cout << std::flush;
       status = {};

@@ -35,8 +35,8 @@ FuncId small_step(Module& m) {
   return finish(b);
 }
 
-// What was widened to be added to a bias, or put together, is not kept as f32: only casts read the
-// sums, and nothing but a sum reads a concat as f32.
+// A value that was widened to be added to a bias, or put together, is not kept as f32: only casts
+// read the sums, and nothing but a sum reads a concat as f32.
 TEST(Autocast, BiasesAndJoinsKeepProductsNarrow) {
   Module m;
   Builder b(m, "step");
@@ -184,7 +184,7 @@ TEST(Autocast, LeavesAlone) {
   Module m;
   const FuncId f = small_step(m);
   EXPECT_FALSE(run(m, f, "autocast"));
-  // What has no kernel in bf16.
+  // An op that has no kernel in bf16.
   PassOptions o = bf16_options();
   const KernelsThat of_f32([](const OpCall& c) { return c.in[0].dtype == DType::kF32; });
   o.planning = &of_f32;

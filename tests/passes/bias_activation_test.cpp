@@ -46,8 +46,8 @@ TEST(BiasActivation, AScaleOfTheProduct) {
   }
 }
 
-// What is summed shard by shard is joined after its kernel, and scaled after that: micro-batches'
-// gradients of weights, in mode exact over a sequence with shards.
+// A value that is summed shard by shard is joined after its kernel, and scaled after that:
+// micro-batches' gradients of weights, in mode exact over a sequence with shards.
 TEST(BiasActivation, LeavesSumsThatAreJoinedLater) {
   Module m;
   Builder b(m, "f");
@@ -83,7 +83,7 @@ TEST(BiasActivation, WithoutBiasAndWithAWiderOne) {
 
 TEST(BiasActivation, LeavesAlone) {
   Layer l;
-  // What others read too, a bias per row, a full tensor, one that n does not index alone.
+  // Values that others read too, a bias per row, a full tensor, one that n does not index alone.
   const Var y = matmul(l.x, l.w);
   l.b.result("y", y), l.b.result("a", y + l.bias), l.b.result("b", gelu(y));
   const Var column = l.b.param("column", f32({3, 1})), full = l.b.param("full", f32({2, 3, 6}));

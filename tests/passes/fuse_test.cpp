@@ -126,7 +126,7 @@ TEST(Fuse, NotAcrossAGroup) {
 }
 
 TEST(Fuse, ARowIsNoColumn) {
-  // Of a square, the row sums spread over columns: they must leave the kernel first.
+  // The row sums of a square, spread over columns: they must leave the kernel first.
   Module m;
   Builder b(m, "f");
   const Var x = b.param("x", f32({4, 4}));
@@ -288,7 +288,7 @@ TEST(Fuse, GradientsOfASelectOfScalars) {
   fuse(m, finish(b));
 }
 
-// What a reduction reads may only repeat one value along the row.
+// The operand of a reduction may only repeat one value along the row.
 TEST(Fuse, RowsOfOneRepeatedValue) {
   Module m;
   Builder b(m, "f");

@@ -88,7 +88,7 @@ float by_kernels(const std::vector<float>& numbers, bool is_norm) {
   return static_cast<float>(test::run_plan(*compiled->plan, {{in}})[0].at(0));
 }
 
-// Of so many of the smallest normal numbers the squares are far below f32's; the reciprocal of the
+// For so many of the smallest normal numbers the squares are far below f32's; the reciprocal of the
 // largest is none of its normal numbers.
 TEST(OrderFreeSum, IsCloserThanTheBoundAtBothEndsOfF32) {
   std::vector<float> large = drawn(0, 0, 13);

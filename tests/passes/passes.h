@@ -1,4 +1,4 @@
-// What tests of passes share.
+// Shared by tests of passes.
 #pragma once
 
 #include <gtest/gtest.h>

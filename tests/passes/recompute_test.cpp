@@ -105,7 +105,7 @@ TEST(Recompute, NotUnderABudget) {
   EXPECT_FALSE(run(m, f, "recompute", slow_memory.options));
 }
 
-// What products read or wrote lies in memory anyway.
+// A value that products read or wrote lies in memory anyway.
 TEST(Recompute, NotWhatProductsRead) {
   Module m;
   const FuncId f = layer(m, [](Var g, Var u) { return gelu(g + u); });

@@ -188,7 +188,7 @@ TEST(Remat, BudgetsAreMetWithTheCheapestFirst) {
   const Function before = m[f];
   PassOptions o;
   o.remat = Remat::kBudget;
-  // What the pass itself takes for the peak when nothing has to go.
+  // The number that the pass itself takes for the peak when nothing has to go.
   o.memory_bytes = 1;
   auto too_small = run_pass(m, f, *find_pass("remat"), o);
   ASSERT_FALSE(too_small.ok());

@@ -1,5 +1,5 @@
-// What functions say of where values lie: passes keep it, `shard` starts from it, and what `shard`
-// gives is held against the ops' dims by a check that finds every planted fault.
+// Tests what functions say of where values lie: passes keep it, `shard` starts from it, and what
+// `shard` gives is held against the ops' dims by a check that finds every planted fault.
 #include "tegula/passes/shard.h"
 
 #include "tegula/ir/verify.h"

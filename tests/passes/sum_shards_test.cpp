@@ -269,7 +269,7 @@ TEST(SumShards, ThatAreAddedAreAddedShardByShard) {
   }
 }
 
-// What waits until such a sum is there, and does not read it, as what `remat` computes again.
+// A node that waits for such a sum and does not read it, as those that `remat` computes again.
 TEST(SumShards, ThatAreAddedMayBeWaitedFor) {
   Module m;
   Builder b(m, "f");
@@ -297,7 +297,7 @@ TEST(SumShards, ThatAreAddedMayBeWaitedFor) {
       EXPECT_NEAR(got[r].at(i), want[r].at(i), 1e-12 * (1 + std::fabs(want[r].at(i))));
 }
 
-// Of an op with several results, sums are joined and the others laid side by side.
+// In an op with several results, sums are joined and the others laid side by side.
 TEST(SumShards, OfSeveralResultsOnlySumsAreSummed) {
   Module m;
   Builder b(m, "f");

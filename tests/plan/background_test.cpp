@@ -162,7 +162,7 @@ void check(Kind kind, const Fault& fault) {
   }
   const Status st = verify_plan(p);
   ASSERT_FALSE(st.ok());
-  // What is planted is of a ring's types, so that of a share something else may be found first.
+  // The planted fault is of a ring's types, so that something else of a share may come first.
   if (kind == Kind::kRing)
     EXPECT_NE(st.error().message.find(fault.found), std::string::npos) << st.error().message;
 }

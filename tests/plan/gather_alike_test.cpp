@@ -81,7 +81,7 @@ TEST(GatherAlike, ValuesGoIntoTheCacheWithKeys) {
   EXPECT_EQ(dots[5], dots[3] + 2);
 }
 
-// What the weights alone make stays with its reader, as it would take memory until then.
+// A value that the weights alone make stays with its reader, as it would take memory until then.
 TEST(GatherAlike, WhatWeightsMakeStaysWithItsReader) {
   Module m;
   Builder b(m, "infer");

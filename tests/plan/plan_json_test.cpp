@@ -147,7 +147,7 @@ TEST(PlanJson, AnyByteChanged) {
     std::string bad = text;
     bad[at] = static_cast<char>(bad[at] ^ (1 << (rng() % 8)));
     auto p = plan_from_json(bad, "plan.json");
-    // What means the same is the same: a space for a space.
+    // A text that means the same is the same: a space for a space.
     if (p.ok()) ASSERT_EQ(plan_to_json(*p), text) << at;
   }
 }

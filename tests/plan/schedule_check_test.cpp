@@ -85,7 +85,7 @@ TEST(ScheduleCheck, MemoryHasALimit) {
       << f;
 }
 
-// What goes together begins together: a pair one half of which waits for the other, by way of
+// Parts that go together begin together: a pair one half of which waits for the other, by way of
 // another rank, can never begin.
 TEST(ScheduleCheck, APairThatWaitsForItselfIsACycle) {
   Schedule s = made("one_f_one_b", {2, 2, 2, 1});
@@ -229,7 +229,7 @@ TEST(ScheduleCheck, AgreesWithAPlayerOnMutatedSchedules) {
       EXPECT_EQ(fault(s).empty(), plays) << def->name << ": " << fault(s);
       (plays ? valid : invalid) += 1;
     }
-  // Of both there must be many, or nothing was compared.
+  // There must be many of both, or nothing was compared.
   EXPECT_GT(valid, 500);
   EXPECT_GT(invalid, 2000);
 }

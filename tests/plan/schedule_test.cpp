@@ -95,7 +95,7 @@ TEST(Schedule, PipelinesOfOneDirectionWaitForTheirEnds) {
       EXPECT_NEAR(run("gpipe", d, n).bubble, waits, 1e-12);
       EXPECT_NEAR(run("one_f_one_b", d, n).bubble, waits, 1e-12);
       EXPECT_DOUBLE_EQ(run("in_turns", d, n).step_s, 3.0 * d * n);
-      // Of the time that computing takes: (p − 1) / m.
+      // A share of the time that computing takes: (p − 1) / m.
       const Simulated one = run("one_f_one_b", d, n);
       EXPECT_NEAR((one.step_s - 3.0 * n) / (3.0 * n), (d - 1.0) / n, 1e-12);
     }

@@ -322,7 +322,7 @@ std::string mutate(Plan& p, std::mt19937_64& rng) {
   }
 }
 
-// What passes is right: a mutated plan that the verifier accepts gives the same bits.
+// A plan that passes is right: a mutated plan that the verifier accepts gives the same bits.
 TEST(Verify, WhatItPassesGivesTheSameBits) {
   int rejected = 0, accepted = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {

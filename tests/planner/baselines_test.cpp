@@ -52,7 +52,7 @@ TEST_P(BaselineCase, NeverBeatTheEnumerationAndLearn) {
       if (seed == 0)
         EXPECT_EQ(search_by(how, pricer, model, cluster, 1500, seed).best_so_far, r.best_so_far);
     }
-  // What learns from its trials does better with them than what does not, by the median of seeds.
+  // Searches that learn from trials do better with them than others, by the median of seeds.
   for (const Baseline how : {Baseline::kMcmc, Baseline::kBayes})
     EXPECT_LE(median(last[static_cast<int>(how)]), median(last[0])) << baseline_name(how);
 }

@@ -1,4 +1,4 @@
-// What a budget buys, against the tables of the papers; devices of the user's own.
+// Tests what a budget buys, against the tables of the papers; devices of the user's own.
 #include "tegula/planner/budget.h"
 
 #include <gtest/gtest.h>

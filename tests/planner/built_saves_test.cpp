@@ -1,6 +1,6 @@
-// What the planner says that a layer keeps, equal to what flows from its forward to its backward
-// part in the step that the trainer would run, cut at that layer: every family that is built, both
-// dtypes, several shapes.
+// Tests what the planner says that a layer keeps, equal to what flows from its forward to its
+// backward part in the step that the trainer would run, cut at that layer: every family that is
+// built, both dtypes, several shapes.
 #include "tegula/planner/built_saves.h"
 
 #include <gtest/gtest.h>

@@ -120,7 +120,7 @@ TEST(Choices, GiveUpWithABoundAndRefuseWhatCannotBe) {
   EXPECT_TRUE(few.gave_up);
   EXPECT_LE(few.bound, all.cost + 1e-9);
   EXPECT_GE(few.cost, all.cost - 1e-9);
-  // What is eliminated instead is the same.
+  // The answer by elimination is the same.
   const auto eliminated = choose(p, 0);
   EXPECT_TRUE(eliminated->is_exact);
   EXPECT_NEAR(eliminated->cost, all.cost, 1e-9);

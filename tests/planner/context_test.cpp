@@ -34,7 +34,7 @@ TEST(Context, AContiguousRingsLastRankSeesMost) {
     return 0.0;
   };
   for (const int64_t cp : {2, 4, 8}) {
-    // Of s² / 2 scores the last of cp pieces has (s/cp)·(s − s/cp / 2), the average s² / 2cp.
+    // The last of cp pieces has (s/cp)·(s − s/cp / 2) of the s² / 2 scores, the average s² / 2cp.
     const double most = static_cast<double>(2 * cp - 1) / static_cast<double>(cp);
     const double even = attention_flops(ContextCut::kZigzag, cp);
     EXPECT_NEAR(attention_flops(ContextCut::kContiguous, cp) / even, most, 1e-12);

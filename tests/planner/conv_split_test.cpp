@@ -33,7 +33,7 @@ struct Range {
   bool has(int64_t i) const { return begin <= i && i < end; }
 };
 
-// What a rank is to compute and what lies on it.
+// The part that a rank is to compute and what lies on it.
 struct Rank {
   Range batch, out, in, oh, ow, h, w;
 };
@@ -61,7 +61,7 @@ class Simulated {
       dk.at(co, ci, a, b) += dy.at(n, co, oh, ow) * x.at(n, ci, i, j);
     });
     for (const Rank& r : ranks_) {
-      // What is not there is no number, and would make none of everything.
+      // An element that is not there is no number, and would make none of everything.
       Array held(xs, NAN), gradient(xs);
       for_each_of(r, [&](int64_t n, int64_t ci, int64_t i, int64_t j) {
         held.at(n, ci, i, j) = x.at(n, ci, i, j);
@@ -119,7 +119,7 @@ class Simulated {
     Rank k{share(r, ConvDim::kBatch, c_.batch), share(r, ConvDim::kOut, c_.out),
            share(r, ConvDim::kIn, c_.in), share(r, ConvDim::kHeight, c_.out_height()),
            share(r, ConvDim::kWidth, c_.out_width())};
-    // Of x the rows that its outputs stride over; the last rank has what is left.
+    // The rows of x that its outputs stride over; the last rank has what is left.
     const auto owned = [&](const Range& o, int64_t outs, int64_t ins) {
       return Range{o.begin * c_.stride, o.end == outs ? ins : o.end * c_.stride};
     };
@@ -189,7 +189,7 @@ TEST(ConvSplit, EverySplitIsTheWholeConvolutionOnSimulatedRanks) {
         ranks.check();
         const int64_t images = small.batch / one.batch;
         EXPECT_EQ(p.cost.halo_bytes, static_cast<double>(images) * ranks.halo_bytes());
-        // What several ranks have parts of is summed, and nothing else.
+        // A value that several ranks have parts of is summed, and nothing else.
         EXPECT_EQ(p.cost.y_sum_bytes > 0, ranks.sharing(true, true, false, true) > 1);
         EXPECT_EQ(p.cost.dx_sum_bytes > 0, ranks.sharing(true, false, true, true) > 1);
         EXPECT_EQ(p.cost.filter_sum_bytes > 0, ranks.sharing(false, true, true, false) > 1);

@@ -18,7 +18,7 @@ struct GraphFlops {
   int64_t products = 0, pairs_4d = 0;
 };
 
-// Of the logits of `batch` sequences. Experts have room for an even load, as they are priced.
+// FLOPs of the logits of `batch` sequences. Experts have room for an even load, as they are priced.
 GraphFlops graph_flops(ModelConfig config, int64_t batch, int64_t seqlen) {
   config.capacity_factor = 1, config.balance_loss = 0;
   const ModelDef& model = **find_model(config.type);

@@ -1,5 +1,5 @@
-// What lectures calculate, row by row; and where a printed figure does not follow from its own
-// formula, both, never made equal.
+// Tests what lectures calculate, row by row; and where a printed figure does not follow from its
+// own formula, both, never made equal.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -20,7 +20,7 @@ ParamCount count_of(std::string_view name) {
   return *count;
 }
 
-// Of the weights that their makers published, counted tensor by tensor.
+// The digits of the weights that their makers published, counted tensor by tensor.
 TEST(Params, EveryDigitOfPublishedWeights) {
   const std::pair<const char*, int64_t> published[] = {{"gpt2", 124'439'808},
                                                        {"gpt2-medium", 354'823'168},
@@ -40,10 +40,10 @@ TEST(Params, EveryDigitOfPublishedWeights) {
   for (const auto& [name, n] : published) EXPECT_EQ(count_of(name).total, n) << name;
 }
 
-// Of papers, which print fewer: Brown et al. 2020, table D.1 (in millions); Chowdhery et al. 2022,
-// table 1; Smith et al. 2022; Rae et al. 2021; Hoffmann et al. 2022; Zaremba et al. 2014; Jiang et
-// al. 2024 for the active ones. The last printed digit is `unit`. PaLM's table has 540.35 billion
-// without the 2.2 million weights of norms, and 540.36 with them.
+// The digits of papers, which print fewer: Brown et al. 2020, table D.1 (in millions); Chowdhery et
+// al. 2022, table 1; Smith et al. 2022; Rae et al. 2021; Hoffmann et al. 2022; Zaremba et al. 2014;
+// Jiang et al. 2024 for the active ones. The last printed digit is `unit`. PaLM's table has 540.35
+// billion without the 2.2 million weights of norms, and 540.36 with them.
 TEST(Params, EveryPrintedDigitOfPapers) {
   const struct {
     const char* name;

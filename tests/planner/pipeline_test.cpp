@@ -137,7 +137,7 @@ TEST(Pipeline, RealLayoutsEntryByEntry) {
   }
 }
 
-// What papers say of the four, and that opposite pipelines hold weights and state twice.
+// Tests what papers say of the four, and that opposite pipelines hold weights and state twice.
 TEST(Pipeline, WaitsAndMemoryAreThePapers) {
   ModelSpec model = find_model_preset("gpt3-13b")->model;
   model.n_layers = 48, model.vocab_size = 1;

@@ -58,7 +58,7 @@ double truth(const Index& index) {
   return v;
 }
 
-// What every rank holds at first: its share, of which a pending axis's ranks have parts each.
+// Every rank's part at first: its share, of which a pending axis's ranks have parts each.
 std::vector<Held> begin(const Mesh& mesh, const Shape& shape, const Sharding& s) {
   std::vector<Held> ranks(static_cast<size_t>(mesh.n_ranks()));
   for (int64_t r = 0; r < mesh.n_ranks(); ++r) {
@@ -221,7 +221,7 @@ TEST(Reshard, SmallMessagesTakeTheTreeLargeOnesTheRingAndNodesAHierarchy) {
   const double by_hand = 2 * (3 * 1e-6 + 7.0 / 8 * 1e6 / 450e9) + 7.0 / 8 * 1e6 * 3 / 3.35e12 +
                          seconds_of(Collective::kAllReduce, 1e6 / 8, 8, c.device.between, gamma);
   EXPECT_NEAR(nested, by_hand, 1e-9 * by_hand);
-  // What a reshard is priced by; and the flat one by what is reached of link and memory.
+  // The links that a reshard is priced by; and the flat one by what is reached of link and memory.
   EXPECT_EQ(MeshLinks({{{"x", 64}}}, c).seconds(Collective::kAllReduce, 1e6, 0), nested);
   Link link = link_of(c, across);
   link.bytes_per_s *= kExpected.between;

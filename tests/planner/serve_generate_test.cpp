@@ -1,6 +1,6 @@
-// What the planner says of serving beside the very functions that `tegula generate` runs: their
-// products, caches and weights exactly, and the keys that attention really reads, counted by its
-// kernel.
+// Tests what the planner says of serving beside the very functions that `tegula generate` runs:
+// their products, caches and weights exactly, and the keys that attention really reads, counted by
+// its kernel.
 #include <gtest/gtest.h>
 
 #include "tegula/models/model.h"

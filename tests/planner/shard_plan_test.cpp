@@ -71,7 +71,7 @@ TEST(ShardPlan, ColumnsThenRowsOfTheWeightsEndInOneSum) {
 TEST(ShardPlan, TheReductionLoopLeavesSumsThatReluNeedsWhole) {
   const Mlp mlp(64, 32, 128);
   const ShardPlan p = propagated(mlp, links_of("k=4"), "x:1=k,w1:0=k");
-  // Of x·w1 [64, 128] before relu.
+  // The sum of x·w1 [64, 128] before relu.
   EXPECT_EQ(p.exchanges.at("all_reduce over k").sent_bytes, 1.5 * 64 * 128 * 4);
 }
 

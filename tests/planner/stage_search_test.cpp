@@ -66,7 +66,7 @@ TEST(StageSearch, IsTheBestOfAllWaysOnSmallClusters) {
     }
     ASSERT_TRUE(found.ok()) << found.error().message;
     EXPECT_NEAR(found->step_s, best, 1e-9 * best) << i;
-    // What it says is what it found.
+    // Its report is what it found.
     double sum = 0, slowest = 0;
     int64_t at = 0, used = 0;
     for (const PlacedStage& s : found->stages) {

@@ -143,7 +143,7 @@ TEST(Textbook, MfuIsThreeQuartersOfHfuUnderFullRecomputation) {
   Layout layout;
   layout.dp = 16, layout.tp = 8, layout.pp = 12, layout.sp = true, layout.remat = Remat::kFull;
   const StepPrice p = price_of(m, c, job, layout);
-  // Of the layers; the head is not computed again.
+  // The FLOPs of the layers; the head is not computed again.
   const double head = 3 * token_flops(m, 2048).head * real(job.batch_tokens);
   EXPECT_DOUBLE_EQ((p.flops_model - head) / (p.flops_hw - head), 0.75);
 }

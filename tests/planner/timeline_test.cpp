@@ -54,7 +54,7 @@ TEST(Timeline, IsThatOfTheWholePlanOnToyLayouts) {
   EXPECT_EQ(n, 50);
 }
 
-// What the planner makes of the two plans: kept a layer, and the rest.
+// Tests what the planner makes of the two plans: kept a layer, and the rest.
 TEST(Timeline, LayersAndTheRestAreThatOfTheWholePlan) {
   int n = 0;
   for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "gemma2", "moe"})

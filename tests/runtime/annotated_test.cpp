@@ -263,8 +263,8 @@ TEST(Ranks, TheStepSaysWhereItsValuesLie) {
   EXPECT_NE(text.find("f32[4,6] [dp:0, tp:lse], f32[4,6] [dp:0, tp:+]"), std::string::npos) << text;
 }
 
-// What ranks execute together is compared, by the lines when they are compiled and by a hash before
-// they begin; each of op, group, dtype, bytes and order is planted.
+// The collectives that ranks execute together are compared, by the lines when they are compiled and
+// by a hash before they begin; each of op, group, dtype, bytes and order is planted.
 TEST(Collectives, WhatIsPlantedIsCaught) {
   auto m = std::make_shared<Module>();
   const CompiledRanks ranks = compile_tied("dp=2,tp=2", Mode::kFast, m, true);

@@ -184,7 +184,7 @@ TEST(Control, DonatedCarryStaysInPlace) {
   EXPECT_LE(plan->arena_bytes, big.bytes() + 128) << plan->to_string();
 }
 
-// What the run counts is what the plan says, and the sub-plans' share is in it.
+// The run's counts are what the plan says, and the sub-plans' share is in it.
 TEST(Control, CountsTheTripsThatRan) {
   auto m = std::make_shared<Module>();
   const FuncId f = recurrence(*m, false);

@@ -131,7 +131,7 @@ TEST(Eager, WhatIsFreedChangesNoBit) {
   EXPECT_EQ(0, std::memcmp(wa->data, wb->data, 8 * 16 * 4));
 }
 
-// What a gradient may still need lives, though no Var names it; a detached value begins anew.
+// A value a gradient may still need lives, though no Var names it; a detached value begins anew.
 TEST(Eager, ValuesLiveAsLongAsAGradientMayNeedThem) {
   Rank rank(1);
   Eager e(rank);

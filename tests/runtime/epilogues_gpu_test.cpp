@@ -133,7 +133,7 @@ TEST_F(DeviceEpilogues, OperandsLieInTheProductsRowsAndColumns) {
     b.result("y", select(lt(random_uniform(b.param("seed", {DType::kI64, {}}), shape, 3, B), 0.5),
                          p, p * 0.0));
   });
-  // Of each batch its own rows and columns are not those of one product.
+  // Each batch's own rows and columns are not those of one product.
   expect_same("positions of a sequence", 0, [&](Builder& b) {
     const Var r = b.param("r", {B, {100, 136}});
     b.result("y", product(b) + broadcast(r, shape));

@@ -1,5 +1,5 @@
-// What a user of the library gets wrong beside ops (tests/ops/vocabulary_test.cpp) is an Error, of
-// the builder, of eager arrays, sessions, stores and compile; never a crash.
+// A call that a user of the library gets wrong beside ops (tests/ops/vocabulary_test.cpp) is an
+// Error, of the builder, of eager arrays, sessions, stores and compile; never a crash.
 #include <gtest/gtest.h>
 
 #include "tegula/tegula.h"

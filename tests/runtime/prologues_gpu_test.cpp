@@ -63,7 +63,7 @@ class DevicePrologues : public ::testing::Test {
       if (counted_ != nullptr) (void)counted_();
       const Status done = s->run();
       EXPECT_TRUE(done.ok()) << done.error().to_string();
-      // What each block makes counts once.
+      // The value that each block makes counts once.
       if (counted_ != nullptr) EXPECT_EQ(counted_(), plan->flops());
     }
     ran.math_flops = rank.counters.math_flops.load();
@@ -202,7 +202,7 @@ TEST_F(DevicePrologues, BeginAndEndWithPrograms) {
     });
 }
 
-// What the beginning makes one block writes: the end may not read it, since others come sooner.
+// The results of the beginning one block writes: the end may not read it, since others come sooner.
 TEST_F(DevicePrologues, DoNotEndWithWhatReadsTheirBeginning) {
   expect_same("a residual", 1, [](Builder& b) {
     const Var sum = b.param("x", {B, {1, 128}}) + b.param("r", {B, {1, 128}});
@@ -294,7 +294,7 @@ TEST_F(DevicePrologues, DoNotEndWithWhatIsNotTheirs) {
   });
 }
 
-// What each block would make again is too much: rows, elements, or blocks.
+// The work that each block would do again is too much: rows, elements, or blocks.
 TEST_F(DevicePrologues, StayAloneWhereTheyAreLong) {
   const auto norm = [](int64_t m, int64_t k, int64_t n) {
     return [=](Builder& b) {

@@ -65,7 +65,7 @@ FuncId write_step(Module& module, const Case& c) {
   return *b.finish_into_module();
 }
 
-// Of every parameter: as a whole, and where it lies.
+// Every parameter: as a whole, and where it lies.
 struct Given {
   std::vector<HostTensor> whole;
   std::vector<Sharding> shardings;
@@ -197,7 +197,7 @@ TEST(Ring, SendsAndDoesNoMoreThanTheMaskLetsSee) {
       flops += static_cast<double>(attention_flops(*plan));
     // A row's last division is done in each part that it sees.
     EXPECT_LE(flops, 1.05 * static_cast<double>(attention_flops(*one.compiled.plans[0])));
-    // Of 4 blocks, those that others see: 3 + 2 + 1; with the window each is seen by the next.
+    // Those of 4 blocks that others see: 3 + 2 + 1; with the window each is seen by the next.
     const int64_t seen = c.options.window_left < 0 ? 6 : 3;
     int64_t sent = 0;
     for (size_t r = 0; r < 4; ++r)

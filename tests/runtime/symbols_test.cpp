@@ -138,8 +138,8 @@ TEST(Symbols, RandomGraphsAtEveryExtent) {
   EXPECT_GT(n_symbolic, 20);
 }
 
-// What `make` writes over a symbolic n, and its gradient by the weights x: at every extent the bits
-// of the same with a constant. Returns the extents that were refused.
+// Compares what `make` writes over a symbolic n, and its gradient by the weights x: at every extent
+// the bits of the same with a constant. Returns the extents that were refused.
 template <class F>
 std::vector<int64_t> refused_extents(int64_t bound, F&& make) {
   const auto built = [&](Dim n, std::shared_ptr<Module> m) {

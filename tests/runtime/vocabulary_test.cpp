@@ -1,5 +1,5 @@
-// What tegula.h composes of other ops, with its gradients, compiled and run on two threads, against
-// the references in f64: at most twice the error of the references in f32, plus a rounding.
+// Tests what tegula.h composes of other ops, with its gradients, compiled and run on two threads,
+// against the references in f64: at most twice the error of the references in f32, plus a rounding.
 #include <gtest/gtest.h>
 
 #include <cmath>

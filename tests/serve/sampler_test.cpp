@@ -23,7 +23,7 @@ TEST(Sampler, GreedyTakesTheFirstOfTheLargest) {
   for (uint64_t i = 0; i < 9; ++i) EXPECT_EQ(sample(kLogits, {.temperature = 0, .seed = i}, i), 1);
 }
 
-// What is not finite has a place in the order: a NaN is never drawn beside a number.
+// A number that is not finite has a place in the order: a NaN is never drawn beside a number.
 TEST(Sampler, WhatIsNotFiniteIsOrdered) {
   const float kInf = INFINITY;
   for (const auto& [logits, allowed] :

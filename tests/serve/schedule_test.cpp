@@ -100,7 +100,7 @@ class Simulation {
     for (const int32_t page : all.pages) ++owners.at(static_cast<size_t>(page));
     for (const int n : owners) ASSERT_EQ(n, 1);
   }
-  // What the text's owner does after its piece.
+  // The move of the text's owner after its piece.
   void follow(const ScheduledStep::Piece& p, bool reads) {
     const Plan& plan = plans_[static_cast<size_t>(p.id)];
     if (!p.is_last) {

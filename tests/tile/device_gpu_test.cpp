@@ -76,7 +76,7 @@ TEST_F(TileDevice, EveryInstructionInEveryDtype) {
       const bool is_logical = info.kind == Kind::kLogical && t == DType::kBool;
       const bool takes = is_float(t) ? info.takes_floats : info.takes_ints;
       const bool fits = (info.kind == Kind::kArithmetic && takes) || info.kind == Kind::kCompare;
-      // What f64's functions give is each machine's own.
+      // The results of f64's functions are each machine's own.
       if (t == DType::kF64 && is_dear(static_cast<Op>(o))) continue;
       if (fits || is_logical) ops.push_back(static_cast<Op>(o));
     }
@@ -262,7 +262,7 @@ TEST_F(TileDevice, LayoutsOfElements) {
   }
 }
 
-// What arithmetic makes of denormal numbers is 0; what copies them keeps them.
+// Arithmetic makes 0 of denormal numbers; copying keeps them.
 TEST_F(TileDevice, DenormalsAreFlushedAsOnTheCpu) {
   Rng rng(6);
   for (const DType t : {DType::kF32, DType::kF64}) {

@@ -1,5 +1,5 @@
-// What NVRTC makes of tile programs: those of training steps, at the sizes of real models and in
-// every way of keeping rows, need neither spills nor local memory. Needs NVRTC, and no GPU.
+// Tests what NVRTC makes of tile programs: those of training steps, at the sizes of real models and
+// in every way of keeping rows, need neither spills nor local memory. Needs NVRTC, and no GPU.
 #include <cstdlib>
 
 #include "tegula/kernels/cuda/nvrtc.h"

@@ -1,4 +1,4 @@
-// What NVRTC makes of products with an epilogue: at every width of a tile neither spills nor
+// Tests what NVRTC makes of products with an epilogue: at every width of a tile neither spills nor
 // products that wait for each other. Needs NVRTC, and no GPU.
 #include "tegula/kernels/cuda/dot_fused_text.h"
 #include "tegula/kernels/cuda/matmul.h"
@@ -41,7 +41,7 @@ Program tanh_gradient() {
   return b.finish().value();
 }
 
-// Of silu(x) y by x and y, and itself.
+// The gradient of silu(x) y by x and y, and itself.
 Program swiglu_gradient() {
   Builder b(2, 0);
   const Reg g = b.cast(b.load(b.input(B)), F), x = b.cast(b.load(b.input(B)), F);

@@ -1,5 +1,5 @@
-// What NVRTC makes of a persistent kernel at the sizes of real models: no spill in the registers
-// that its warpgroups hand over to each other. Needs NVRTC, and no GPU.
+// Tests what NVRTC makes of a persistent kernel at the sizes of real models: no spill in the
+// registers that its warpgroups hand over to each other. Needs NVRTC, and no GPU.
 #include "tegula/kernels/cuda/attention_decode.h"
 #include "tegula/kernels/cuda/nvrtc.h"
 #include "tegula/kernels/cuda/persistent_params.h"

@@ -1,5 +1,5 @@
-// What NVRTC makes of products behind tile programs, at the sizes of real models: neither spills
-// nor more shared memory than there is. Needs NVRTC, and no GPU.
+// Tests what NVRTC makes of products behind tile programs, at the sizes of real models: neither
+// spills nor more shared memory than there is. Needs NVRTC, and no GPU.
 #include "tegula/kernels/cuda/matvec_params.h"
 #include "tegula/kernels/cuda/nvrtc.h"
 #include "tegula/kernels/cuda/tile_prologue_text.h"
@@ -28,7 +28,7 @@ void expect_no_loss(const std::string& name, const Program& p, int64_t rows, int
       flags.push_back(d);
     const std::string text = cat(cuda::tile_prologue_text(p, *call, out, out.size() - 1),
                                  "#include \"tegula/kernels/cuda/matvec.cu\"\n");
-    // What the launch reckons with (plugin/launches/matvec.cpp).
+    // The bytes that the launch reckons with (plugin/launches/matvec.cpp).
     const int64_t sums = 4 * rows * columns;
     const int64_t own = is_mn_major ? std::max(int64_t{4} * cuda::kFloatsAfter, 8 * 4 * sums)
                                     : cuda::kRingAlign + cuda::kRingBytes + 4 * sums;

@@ -91,7 +91,7 @@ TEST(TileRows, KeptAndRepeatedValuesAgree) {
   }
 }
 
-// Of the error that the same formulas make with correctly rounded functions, at most twice.
+// The error is at most twice that of the same formulas with correctly rounded functions.
 TEST(TileRows, SoftmaxIsAccurate) {
   Rng rng(3);
   const Program p = softmax();

@@ -104,10 +104,10 @@ TEST(BlockwiseTraining, SavesHiddenActivations) {
     const Planned blocks = plan(c);
     EXPECT_EQ(whole.scans, 0);
     EXPECT_EQ(blocks.scans, 8);
-    // What the backward part would have kept: at least one hidden activation a layer.
+    // The bytes that the backward part would have kept: at least one hidden activation a layer.
     const int64_t hidden = c.batch * c.model.max_seqlen * c.model.d_ff * 4;
     EXPECT_LE(blocks.arena_bytes, whole.arena_bytes - 4 * hidden) << model;
-    // What is computed again: the products into the hidden layer, and little else.
+    // The work that is computed again: the products into the hidden layer, and little else.
     const int64_t product = 2 * hidden / 4 * c.model.d_model;
     const int64_t again = c.model.n_layers * product * (model == std::string("llama") ? 2 : 1);
     EXPECT_GE(blocks.flops - whole.flops, again);

@@ -12,7 +12,7 @@
 
 namespace tegula::testing {
 
-// Of one text, in bf16.
+// A session of one text, in bf16.
 inline std::unique_ptr<Session> decoding(const ModelConfig& config, Rank& rank, Store& store,
                                          std::vector<HostTensor>& inputs) {
   auto module = std::make_shared<Module>();

@@ -27,7 +27,7 @@ class DeviceCount : public ::testing::TestWithParam<Family> {
     if (counted_ == nullptr) GTEST_SKIP() << "TEGULA_COUNT_FLOPS is not set: kernels do not count";
   }
 
-  // What the kernels counted in a run of so many steps, its evaluation included.
+  // The FLOPs that the kernels counted in a run of so many steps, its evaluation included.
   int64_t run(int64_t steps, int64_t& planned) {
     TrainConfig c;
     c.data = ::testing::TempDir() + "/device_count.txt";

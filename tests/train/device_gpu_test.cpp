@@ -69,7 +69,7 @@ class OnDevice : public ::testing::Test {
   Device* device_ = nullptr;
 };
 
-// Of bf16 the orders of sums, and what is rounded in between, differ.
+// In bf16 the orders of sums, and what is rounded in between, differ.
 TEST_F(OnDevice, LossesAreTheCpus) {
   for (const char* family : {"gpt2", "llama", "gemma2", "moe", "mlp", "lstm"})
     for (const char* dtype : {"f32", "bf16", "f16"}) {
@@ -278,7 +278,7 @@ TEST_F(OnDevice, NothingOfAStepIsDoneOnTheHost) {
     }
 }
 
-// What was written of the arena ends where the plan says, and not behind it.
+// The part that was written of the arena ends where the plan says, and not behind it.
 TEST_F(OnDevice, MemoryIsThePlans) {
   TrainConfig c = config_of("gpt2", "bf16");
   c.model.d_model = 256, c.steps = 1;
@@ -291,7 +291,7 @@ TEST_F(OnDevice, MemoryIsThePlans) {
   EXPECT_GE(gpu.sum.device_taken_bytes + kPiece, gpu.sum.peak_bytes_planned);
 }
 
-// What the driver says was taken lies within the budget, and recomputing changes no weight.
+// The driver's count of memory lies within the budget, and recomputing changes no weight.
 TEST_F(OnDevice, DeviceMemoryIsKept) {
   TrainConfig c = config_of("gpt2", "f32");
   c.model.n_layers = 4, c.model.max_seqlen = 64, c.batch = 8, c.steps = 3;

@@ -143,8 +143,8 @@ TEST(LossScale, LossesAreCloserToThoseOfF32ThanBf16) {
   EXPECT_LT(off["f16"], off["bf16"]);
 }
 
-// Of the same batch again and again, at one learning rate: steps that were skipped leave no trace,
-// in AdamW's corrections either.
+// Steps of the same batch again and again, at one learning rate: steps that were skipped leave no
+// trace, in AdamW's corrections either.
 TEST(LossScale, SkippedStepsLeaveNoTrace) {
   TrainConfig c = f16_run("trace");
   c.min_lr = c.lr, c.loss_scale = kMostLossScale;
@@ -203,7 +203,7 @@ TEST(LossScale, RanksShareTheScale) {
   }
 }
 
-// What no scale can help ends the run, as it does in f32: the scale falls to its least first.
+// An overflow at any scale ends the run, as it does in f32: the scale falls to its least first.
 TEST(LossScale, GradientsThatOverflowAtAnyScaleEndTheRun) {
   TrainConfig c = f16_run("hopeless");
   c.lr = 1e6, c.min_lr = 1e6, c.optimizer.clip = 0, c.optimizer.name = "sgd", c.steps = 100;

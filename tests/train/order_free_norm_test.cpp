@@ -13,7 +13,7 @@
 namespace tegula {
 namespace {
 
-// Of two gradients, a matrix and a vector, that hold the numbers in this order.
+// The norm of two gradients, a matrix and a vector, that hold the numbers in this order.
 float norm_of(const std::vector<float>& numbers) {
   const auto n = static_cast<int64_t>(numbers.size()), rows = n / 8;
   Module m;

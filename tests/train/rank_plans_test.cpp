@@ -1,4 +1,4 @@
-// What the plans of ranks show: where exchanges stand, what they carry and what runs beside them.
+// Tests of ranks' plans: where exchanges stand, what they carry and what runs beside them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -139,7 +139,7 @@ TEST(RankPlans, TokensGoToTheirExperts) {
       };
       all_flops = flops_of_experts(*one.plans[0]);
       for (const auto& plan : many.plans) expert_flops += flops_of_experts(*plan);
-      // What sums of shards are joined by is an all_reduce's where a rank has some of them.
+      // The collective that joins sums of shards is an all_reduce's where a rank has some of them.
       EXPECT_LE(expert_flops, all_flops) << mode << " " << mesh;
       EXPECT_GT(expert_flops, all_flops - all_flops / 1000) << mode << " " << mesh;
       for (const Step& s : many.plans[0]->steps) {

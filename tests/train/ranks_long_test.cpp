@@ -58,7 +58,7 @@ CompiledRanks compiled(TrainConfig c, const char* mesh) {
   return std::move(*r);
 }
 
-// Of what a sequence's ranks have only attention needs the whole. All else is summed where it lies,
+// Only attention needs the whole of what a sequence's ranks have. All else is summed where it lies,
 // if a row is long beside a weight.
 TEST(LongRanks, GatherNothingButForAttention) {
   for (const char* model : {"gpt2", "llama"})
@@ -80,7 +80,7 @@ TEST(LongRanks, GatherNothingButForAttention) {
     }
 }
 
-// What ranks cannot share is said with its reason.
+// A sum that ranks cannot share is said with its reason.
 TEST(LongRanks, SayWhatASequenceIsTooShortFor) {
   const auto n_notes = [](int64_t seqlen, const char* mesh) {
     const CompiledRanks r = compiled(of_long_rows("llama", 2, seqlen), mesh);

@@ -51,7 +51,7 @@ TEST_P(Ranks, ZeroKeepsBitsAndTakesLessMemory) {
     const auto r = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
     return step_cost(c, *r.plans[0], nullptr)->state_bytes;
   };
-  // Of three f32 tensors a weight, two are split by dp's ranks, but for what it does not divide.
+  // Two of the three f32 tensors a weight are split by dp's ranks, but for what it does not divide.
   const auto n = static_cast<double>(m.axes[static_cast<size_t>(m.find("dp"))].size);
   EXPECT_LE(static_cast<double>(state_bytes(1)),
             static_cast<double>(state_bytes(0)) * (1 + 2 / n) / 3 * 1.05);

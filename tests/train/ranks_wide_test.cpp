@@ -55,7 +55,7 @@ int64_t n_joined(const TrainConfig& c, const Shape& shape) {
   });
 }
 
-// Of a layer four sums of activations: forward those of attention's and the feed-forward's ends,
+// A layer has four sums of activations: forward those of attention's and the feed-forward's ends,
 // backward those of what they begin with (q, k and v; gate and up). A fused projection's is one.
 TEST(SumsOfRanks, OverTheSameShardsAreJoinedOnce) {
   for (const char* model : {"gpt2", "llama", "qwen2"})

@@ -1,4 +1,4 @@
-// What a step computes twice because that is cheaper moves no bit, and its plan needs less memory.
+// Work that a step does twice because that is cheaper moves no bit, and its plan needs less memory.
 #include "tests/train/one_step.h"
 
 namespace tegula::testing {

@@ -42,7 +42,7 @@ void run_cut(Step& step, const PlannedProgram& parts, const Schedule& schedule) 
     ASSERT_TRUE(s.bind("targets", i, step.targets.data() + step.row(m)).ok());
     if (reads_seed) ASSERT_TRUE(s.bind("seed", i, &step.seeds[static_cast<size_t>(m)]).ok());
   }
-  // What only runs forward reads no learning rate, and has no state but weights.
+  // A part that only runs forward reads no learning rate, and has no state but weights.
   for (auto [name, data] :
        {std::pair("lr", &step.lr), std::pair("c1", &step.c1), std::pair("c2", &step.c2)})
     EXPECT_EQ(s.bind(name, -1, data).ok(), schedule.trains);
@@ -50,7 +50,7 @@ void run_cut(Step& step, const PlannedProgram& parts, const Schedule& schedule) 
   s.arena().poison(0xa5);
   const Status st = s.run();
   ASSERT_TRUE(st.ok()) << st.error().to_string();
-  // What was planned is what was used: of flows, of the arena, of FLOPs.
+  // The plan is what was used: of flows, of the arena, of FLOPs.
   EXPECT_LE(s.flows().touched(0xa5), planned.flow_bytes);
   EXPECT_GT(s.flows().touched(0xa5), planned.flow_bytes - 64);
   EXPECT_LE(s.arena().touched(0xa5), planned.arena_bytes());
@@ -62,7 +62,7 @@ void run_cut(Step& step, const PlannedProgram& parts, const Schedule& schedule) 
   EXPECT_GT(step.norm, 0);
 }
 
-// Of one stage or two a rank, as the schedule has them; false where it cannot have these.
+// Schedules of one stage or two a rank, as the schedule has them; false where it cannot have these.
 bool make_for(const ScheduleDef& def, size_t n_stages, int64_t accumulate, Schedule& out) {
   const auto n = static_cast<int>(n_stages);
   auto s = make_schedule(def, default_shape(def, n, static_cast<int>(accumulate)));

@@ -119,7 +119,7 @@ void launch_of(const KernelCall& call) {
 }
 bool sets(const Attrs& attrs) { return attrs.str("mode") == "set"; }
 
-// Of whatever type: bits move.
+// The type does not matter: bits move.
 void launch_set(const KernelCall& call) {
   switch (size_bytes(call.out[0].dtype)) {
     case 1:

@@ -189,7 +189,7 @@ AttentionParams attention_params(const AttentionCall& call, int tile_m, int sect
   return p;
 }
 
-// Of e4m3: as many warpgroups as there are registers for, since they fill each other's waits.
+// For e4m3: as many warpgroups as there are registers for, since they fill each other's waits.
 static void choose_f8(AttentionVariant& v) {
   const AttentionFeatures& f = v.features;
   const bool has_ranges = f.is_packed || f.has_documents || f.has_window;

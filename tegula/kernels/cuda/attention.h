@@ -8,10 +8,10 @@
 // reach it, not even NaN. Numerics: f32 scores and sums, weights rounded to 16 bits; the same bits
 // in every run.
 //
-// Of e4m3: q, k and v stand for their elements times a factor for each batch entry and KV head
-// (AttentionDescale), o is bf16 or f16; d is a multiple of 16; strides of q, k
-// and v are multiples of 16 elements. V goes through a workspace of its own size. Weights are
-// rounded to e4m3, relative to their row's largest so far; each tile's product is summed in f32.
+// In e4m3: q, k and v stand for their elements times a factor for each batch entry and KV head
+// (AttentionDescale), o is bf16 or f16; d is a multiple of 16; strides of q, k and v are multiples
+// of 16 elements. V goes through a workspace of its own size. Weights are rounded to e4m3, relative
+// to their row's largest so far; each tile's product is summed in f32.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@
 
 namespace tegula::cuda {
 
-// What is compiled in; attention_sm90.cu says what each does.
+// The constants that are compiled in; attention_sm90.cu says what each does.
 struct AttentionVariant {
   int head_dim = 128;  // 64, 96, 128, 192 or 256
   bool is_causal = false;
@@ -96,7 +96,7 @@ Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_he
 // The same of o, with q, k and v.
 Status check_o_apart(const AttentionCall& call);
 
-// What the kernels of 16 bits and of f32 are told of a call: tiles of tile_m queries, of
+// The parameters of a call for the kernels of 16 bits and of f32: tiles of tile_m queries, of
 // `section_mb` MB of keys and values at once, `kv_bytes` of one head.
 AttentionParams attention_params(const AttentionCall& call, int tile_m, int section_mb,
                                  int64_t kv_bytes);

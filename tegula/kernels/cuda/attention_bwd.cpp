@@ -14,7 +14,7 @@ constexpr int kBarrier_bytes = 256, kAlign_bytes = 1024;
 constexpr int kNarrow_barrier_bytes = 512;  // with what the ordered mode says of tiles
 constexpr int kRepair_blocks = 264;
 constexpr int64_t kHead_floats = 64;  // of the workspace: one counter, alone in its line
-// What passes by, of the heads worked on at once, should stay in the L2 cache.
+// The data that passes by, of the heads worked on at once, should stay in the L2 cache.
 constexpr int64_t kSection_bytes = 16 << 20;
 // Where units differ in length, so many are begun longest first at the end.
 constexpr int64_t kEnd_units = 512, kOrdered_end_units = 256;
@@ -22,7 +22,7 @@ constexpr int64_t kEnd_units = 512, kOrdered_end_units = 256;
 // those of other heads do not.
 constexpr int64_t kOrdered_rows = 32768, kOrdered_heads = 16;  // of a section: queries, at most
 constexpr int64_t kOrdered_rows_128 = 65536;                   // with head_dim 128
-// Of short sequences zeroes for dq and a last pass over it cost more than its order does, where
+// For short sequences zeroes for dq and a last pass over it cost more than its order does, where
 // there are blocks enough that none waits.
 constexpr int64_t kShort_keys = 1024, kShort_units = 1024;
 
@@ -79,7 +79,7 @@ int first_smem_bytes(const AttentionBwdVariant& v) {
   return v.is_wide() ? kv_smem_bytes(v.head_dim) : narrow_smem_bytes(v.head_dim, v.adds_in_order());
 }
 
-// Of a block that sums dK and dV.
+// The keys of a block that sums dK and dV.
 int unit_keys(const AttentionBwdVariant& v) {
   if (v.is_mma) return mma_keys(v);
   return v.is_f32 ? f32_keys(v.head_dim) : v.is_wide() ? kTile : kKeys;
@@ -93,7 +93,7 @@ int q_smem_bytes(const AttentionBwdVariant& v) {
   return (2 * kQ_consumers + stages) * tile_bytes(v.head_dim) + kBarrier_bytes + kAlign_bytes;
 }
 
-// Of a block that sums dQ.
+// The queries of a block that sums dQ.
 int unit_queries(const AttentionBwdVariant& v) {
   return v.is_mma ? mma_unit_queries(v) : kTile * kQ_consumers;
 }
@@ -106,7 +106,7 @@ int orders_of_tile(const AttentionBwdVariant& v) {
   return !v.is_mma ? 1 : v.mma_shares == 1 ? 4 : 2 * v.mma_pairs;
 }
 
-// Of rows in units of `rows`: attention_score.cuh, part_of_tile.
+// The units of rows in units of `rows`: attention_score.cuh, part_of_tile.
 int64_t n_units(const AttentionShape& s, int64_t size, int64_t rows, int64_t n_sequences) {
   return s.features.is_packed ? size / rows + n_sequences + 2 : ceil_div(size, rows);
 }

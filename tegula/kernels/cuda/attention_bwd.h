@@ -14,7 +14,7 @@
 
 namespace tegula::cuda {
 
-// What is compiled in.
+// The constants that are compiled in.
 struct AttentionBwdVariant {
   int head_dim = 128;  // 64, 96, 128, 192 or 256
   bool is_causal = false;
@@ -38,13 +38,13 @@ struct AttentionBwdVariant {
   bool adds_in_order() const { return is_ordered && !has_dq_kernel(); }
   // A row may not see some keys.
   bool has_ranges() const;
-  // What a row does not see may reach it, and then it is made again.
+  // Keys that a row does not see may reach it, and then it is made again.
   bool may_leak() const { return is_f32 || has_ranges(); }
   const char* source() const;
   // "bwd_d128_causal"
   std::string name() const;
   std::vector<std::string> defines() const;
-  // Of the largest of its kernels.
+  // The shared memory of the largest of its kernels.
   int smem_bytes() const;
 };
 
@@ -56,7 +56,7 @@ struct AttentionBwdCall {
   float scale = 1;
   AttentionFeatureParams given{};  // what the features read
   // With a bias: its gradient, f32 [b|1, hq|1, sq|1, sk] in a row, zeroed by the caller; or null.
-  // What the bias has only once (a stride of 0 in `given`) is summed.
+  // Dims that the bias has only once (a stride of 0 in `given`) are summed.
   float* d_bias = nullptr;
   float* d_sinks = nullptr;   // with sinks: [hq]
   void* workspace = nullptr;  // attention_bwd_workspace_bytes, aligned to 64, contents undefined

@@ -1,5 +1,5 @@
-// What runs before a Hopper backward: delta, lse for exp2, zeroes where dQ will be summed; and the
-// gradient of sinks, which needs no more than these.
+// The kernels that run before a Hopper backward: delta, lse for exp2, zeroes where dQ will be
+// summed; and the gradient of sinks, which needs no more than these.
 #pragma once
 
 #include "tegula/kernels/cuda/attention_exact.cuh"

@@ -37,7 +37,7 @@ struct ExactBwd {
     return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, p.scale);
   }
 
-  // Of a query, given Σ o · do less the gradient of its lse.
+  // The delta of a query, given Σ o · do less the gradient of its lse.
   __device__ float delta(int i, int head) const {
     const long long at = (static_cast<long long>(batch) * p.n_heads_q + head) * p.seqlen_q + i;
     const float sum = dot(row_of(p.o, batch, i, head), row_of(p.d_o, batch, i, head));

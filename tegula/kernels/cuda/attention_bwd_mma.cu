@@ -64,7 +64,7 @@ constexpr int kSlots = kSumsDq ? 2 : 1;  // of dSᵀ
 // made of it.
 constexpr bool kBorrows = kHandsOverF32 && kSumsDq && (kShares > 1 || kQueries > 32);
 constexpr int kOwnQuads = kBorrows ? kAllQuads / 2 : kAllQuads;
-// Of a pair, times 32 lanes.
+// The quads of a pair, times 32 lanes.
 constexpr int kQuadsOfBox = kShares == 1 ? kOwn / 4 : kOwnQuads;
 constexpr int kPairBytes = kQuadsOfBox * 32 * 16, kWeightBox = kPairs * kPairBytes;
 constexpr int kWeightBytes = (kOwnQuads + kQuadsOfBox - 1) / kQuadsOfBox * kWeightBox;
@@ -76,7 +76,7 @@ constexpr int kHandedBytes =
     kShares == 1 ? kSlots * kWeightBytes : kOthersAt + kPairs * kOthersQuads * 32 * 16;
 // Steps of 16 columns at once: of all, addresses take registers that two groups need for sums.
 constexpr int kUnrolled = kGroups == 2 ? (kBorrows && kD == 64 ? 2 : 4) : 16;
-// What a warp adds to dQ at once: all columns of 16 queries, or its part of those of 32.
+// The part that a warp adds to dQ at once: all columns of 16 queries, or its part of those of 32.
 constexpr int kDqGroups = kShares, kDqSteps = kShares == 1 ? kRowSteps : kRowSteps / kPairs;
 constexpr int kDqNext = kShares == 1 ? kPairs : kDqGroups;  // from one such to a warp's next
 // Where registers lack: what queries all keys of a pair see waits in shared memory.
@@ -417,7 +417,7 @@ struct Warp {
         __syncthreads();
         if (step + 1 < n_steps) fetch(step + 1);
         cp_async_commit();
-        // What the tensor cores are given while the other warp makes weights.
+        // The tensor cores' work while the other warp makes weights.
         if (kSumsDq && role == 1 && step > 0) add_dq(step - 1);
         if (kBorrows && role == 1) lend();
         const u32 slot = slot_bytes(step);

@@ -59,7 +59,7 @@ __device__ inline void store_if(u16* to, u32 packed, bool both, bool first) {
       : "memory");
 }
 
-// What to do with this unit's part of a tile of dQ.
+// This says what to do with this unit's part of a tile of dQ.
 enum : u32 { kAddsDq = 0, kBeginsDq = 1, kEndsDq = 2, kHasNoDq = 4 };
 struct DqTurn {
   u32 what;
@@ -93,7 +93,7 @@ struct DqPass {
         next(rises ? 1 : -1) {}
 };
 
-// Of a unit's steps through its tiles, the first `n_begun` begin a tile and those from `ends_from`
+// The first `n_begun` of a unit's steps through its tiles begin a tile and those from `ends_from`
 // on end one; at the others the unit `before` has added before.
 struct DqNeighbours {
   int before = -1, n_begun = 0, ends_from = 0;

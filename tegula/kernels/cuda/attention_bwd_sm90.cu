@@ -233,7 +233,7 @@ struct Consumer {
   __device__ static void wait_before(const Ring<kDsTiles>& r, Barrier* barriers) {
     barrier_wait(barriers + before(r), r.slot == 0 ? r.parity ^ 1 : r.parity);
   }
-  // Of the next tile, before the products that it has to wait for are done.
+  // Reads the next tile, before the products that it has to wait for are done.
   __device__ void read_ahead(u32 slot) {
     const EightFrom lse2{s.lse2 + slot * kTileM + 2 * (lane % 4)};
 #pragma unroll

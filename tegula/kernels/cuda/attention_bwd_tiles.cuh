@@ -1,4 +1,4 @@
-// What the kernels of the attention backward share: tiles of 64 rows that pass by a block, products
+// Shared by the kernels of the attention backward: tiles of 64 rows that pass by a block, products
 // of them, and the way of a sum to global memory.
 //
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256, masks and scores: attention_score.cuh.
@@ -55,7 +55,7 @@ __device__ inline void tell_named(u32 id, u32 n_threads) {
     named_arrive(id, n_threads);
 }
 
-// Of two kernels that need nothing of each other the second fills the multiprocessors that the
+// The second of two kernels that need nothing of each other fills the multiprocessors that the
 // first leaves idle at its end. It ends after the first, so that what comes next may trust in both.
 __device__ inline void begin_side_by_side(const AttentionBwdParams& p) {
   if (!p.is_second) wait_for_grid_before(), start_grid_after();
@@ -432,7 +432,7 @@ __device__ inline void weigh_transposed(float (&x)[kElements], Put put, u32 kept
   }
 }
 
-// What a thread's pairs come to: two products of scores and two of sums, weights and dS; with
+// The operations of a thread's pairs: two products of scores and two of sums, weights and dS; with
 // kMakesDq one of sums more.
 template <int kElements, bool kMakesDq>
 __device__ inline void count_transposed(const AttentionBwdParams& p, const AttentionScore& score,
@@ -442,7 +442,7 @@ __device__ inline void count_transposed(const AttentionBwdParams& p, const Atten
                 u64(kScoreFlops + 5 + (8 + 2 * kMakesDq) * p.head_dim + 2 * kHasDropout +
                     (kBias != 0) + 3 * kHasSoftcap));
 }
-// Of dQ where it has a kernel of its own, which makes scores and weights once more.
+// The operations of dQ where it has a kernel of its own, which makes scores and weights once more.
 template <int kElements>
 __device__ inline void count_dq(const AttentionBwdParams& p, const AttentionScore& score, int row,
                                 int column) {
@@ -450,13 +450,13 @@ __device__ inline void count_dq(const AttentionBwdParams& p, const AttentionScor
     count_flops(pairs_seen<kElements>(score, row, column) * u64(2 * p.head_dim));
 }
 
-// Of eight queries this thread's two, in shared memory.
+// This thread's two of eight queries, in shared memory.
 struct EightFrom {
   const float* at;
   __device__ float2 operator()(int i) const { return *reinterpret_cast<const float2*>(at + 8 * i); }
 };
 
-// What weigh_transposed puts for products of 16 bits.
+// The weights that weigh_transposed puts for products of 16 bits.
 struct PackInto {
   u32* to;
   __device__ void operator()(int i, float a, float b) const { to[i] = pack_element(a, b); }

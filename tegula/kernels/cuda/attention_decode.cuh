@@ -39,7 +39,7 @@ struct DecodeBlock {
   int n_heads, n_batch;
 };
 
-// What a block has looked up, for its next calls of the same lengths and pages.
+// The places that a block has looked up, for its next calls of the same lengths and pages.
 struct Kept {
   int keys, pages[kThreads];
 };
@@ -101,8 +101,8 @@ struct Reader {
   const int* pages;
   u64 policy;
   int first_key, n_steps, first, last;  // keys outside [first, last] are never read
-  // Of pages of 16 keys or more, one holds a step (steps begin at multiples of 16): lane l looks up
-  // that of the l-th of 32 steps. Of others: that of key l % 16 of a step.
+  // Pages of 16 keys or more hold whole steps (steps begin at multiples of 16): lane l looks up the
+  // page of the l-th of 32 steps. Of smaller pages it looks up that of key l % 16 of a step.
   struct Place {
     long long k, v;  // of the step's or the key's first element
   };
@@ -128,7 +128,7 @@ struct Reader {
     policy = p.keeps_kv ? kEvictLast : kEvictNormal;
   }
   __device__ bool has_one_page() const { return p.page_log2 >= 4; }
-  // Of the steps from `step` on, this lane's key; its place in the table, its page, and where that
+  // This lane's key of the steps from `step` on; its place in the table, its page, and where that
   // is.
   __device__ int key_of(int step) const {
     const int lane = threadIdx.x % 32;
@@ -396,7 +396,7 @@ __device__ __forceinline__ void attend(const AttentionDecodeParams& p, const Dec
   const int seen_by_all = p.is_causal ? min(it.end, shift + 1) : it.end;
   const int hidden_before = p.window_left < 0 ? 0 : max(0, it.keys - 1 - p.window_left);
 
-  // What this lane gives to ldmatrix: a row of K by halves of 8 columns, of V by blocks of 8 keys.
+  // This lane's address for ldmatrix: a row of K by halves of 8 columns, of V by blocks of 8 keys.
   const u32 k_place = place(lane % 16, lane / 16);
   const u32 v_place = place(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const u32 ring = smem_address(shared.ring[warp]);

@@ -67,7 +67,7 @@ int decode_heads(const DecodeShape& shape, int n_multiprocessors);
 // Keys of a split so that the blocks fill the device once. For bits that do not depend on the
 // batch, take a number of your own, say 512.
 int64_t decode_split(const DecodeShape& shape, int n_multiprocessors);
-// Of a split: one for a sequence and KV head (or `heads` of them) and tile.
+// The blocks of a split: one for a sequence and KV head (or `heads` of them) and tile.
 int64_t decode_blocks(const DecodeShape& shape);
 int64_t decode_workspace_bytes(const DecodeShape& shape, int64_t keys_per_split);
 

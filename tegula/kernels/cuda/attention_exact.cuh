@@ -29,7 +29,7 @@ __device__ inline T* row_of_key(const AttentionFeatureParams& f, const Attention
 #endif
 }
 
-// Of a row of packed queries or keys.
+// The sequence of a row of packed queries or keys.
 __device__ inline Sequence sequence_of_row(const AttentionFeatureParams& f, bool of_query, int row,
                                            int seqlen_q, int seqlen_k) {
   Sequence s{0, seqlen_q, 0, seqlen_k};

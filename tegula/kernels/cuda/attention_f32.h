@@ -11,7 +11,7 @@
 
 namespace tegula::cuda {
 
-// What is compiled in; attention_f32_sm90.cu says what each does.
+// The constants that are compiled in; attention_f32_sm90.cu says what each does.
 struct AttentionF32Variant {
   int head_dim = 64;  // 128 or 256
   bool is_causal = false;
@@ -30,7 +30,7 @@ struct AttentionF32Variant {
   std::vector<std::string> defines() const;
 };
 
-// What the kernels of f32, this one and its backward, can serve.
+// Checks what the kernels of f32, this one and its backward, can serve.
 Status check_attention_f32(const AttentionShape& shape, float scale);
 
 Result<AttentionF32Variant> choose_attention_f32(const AttentionShape& shape);

@@ -40,7 +40,7 @@ constexpr int kSlotBytes = kParts * kTileBytes;
 constexpr int kDsPartBytes = kTile * kRowBytes, kDsBytes = kParts * kDsPartBytes;
 constexpr int kDsTiles = kSplitsColumns ? 1 : 2;
 constexpr int kDqFloats = kTile * kD;
-// What dS is made of then is no weight, as the gradient of the bias needs it.
+// The factor of dS then is no weight, as the gradient of the bias needs it.
 static_assert(kBias == 0 || !kHasSlope);
 
 // In order: a block's unit, its tiles as they pass by, and the unit that adds to a tile before this
@@ -123,7 +123,7 @@ struct Producer {
     int i = 0;
     for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
       for (int m = tiles.first; m != tiles.past; m += tiles.next, ++i) {
-        // Of two slots that of dO is free first.
+        // With two slots that of dO is free first.
         const bool swaps = kSlots == 2 && i > 0;
         if (swaps) load_rows(2 * i + 1, do_map, p.delta, t, head, m);
         load_rows(2 * i, q_map, p.lse2, t, head, m);

@@ -44,7 +44,7 @@ struct AttentionMma {
                                      n_rows - first, p.head_dim);
   }
 #if TEGULA_PAGED
-  // Of keys in pages each row is looked up; none past the sequence's end is read.
+  // Keys in pages: each row is looked up; none past the sequence's end is read.
   __device__ void fetch_keys(u32 to, const AttentionTensor& x, int block) const {
     constexpr int kStep = kBlockThreads / 8;
     const int r = int(threadIdx.x) / 8, chunk = int(threadIdx.x) % 8, head = t.head / p.group;
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, kGroups)
   const u32 smem = smem_address(smem_bytes), lane = threadIdx.x % 32;
   const u32 warp = uniform(threadIdx.x / 32);
   const Tile t(p, int(blockIdx.x));
-  // Of one group the second stays unused.
+  // With one group the second stays unused.
   RowsOfOutput rows[2] = {{{p, kGroups == 2 ? 0 : warp / 4, lane, warp % 4}}, {{p, 1, lane, warp}}};
   AttentionMma{p, t, smem, smem + kQBytes, smem + kQBytes + kKBytes, rows, lane}.run();
 }

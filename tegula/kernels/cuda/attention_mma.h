@@ -9,7 +9,7 @@
 
 namespace tegula::cuda {
 
-// What is compiled in; attention_mma.cu says what each does.
+// The constants that are compiled in; attention_mma.cu says what each does.
 struct AttentionMmaVariant {
   int head_dim = 128;  // 64, 96, 128, 192 or 256
   bool is_causal = false;

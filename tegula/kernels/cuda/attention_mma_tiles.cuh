@@ -38,8 +38,8 @@ __device__ inline void copy_rows(u32 to, const u16* from, long long stride, int 
     }
 }
 
-// What a lane adds to a tile's address, of 16 rows and two chunks: as the left operand, or the
-// right one transposed; and as the right one.
+// The offset that a lane adds to a tile's address, of 16 rows and two chunks: as the left operand,
+// or the right one transposed; and as the right one.
 __device__ inline u32 lane_of_rows(u32 lane) { return swizzled(lane & 15, lane >> 4); }
 __device__ inline u32 lane_of_columns(u32 lane) {
   return swizzled((lane >> 4) * 8 + (lane & 7), lane >> 3 & 1);
@@ -100,7 +100,7 @@ __device__ inline void make_scores(float (&out)[kGroups][kX], u32 rows, u32 tile
 // but for 96 columns: then halves of the middle box come first.
 template <int kShares>
 constexpr int kMiddleSteps = kRowSteps / kShares % 4;
-// Of step i of share `share`: its address in a tile, and its first column.
+// Step i of share `share`: its address in a tile, and its first column.
 template <int kRows, int kShares>
 __device__ inline u32 columns_of_share(u32 at, int share, int i) {
   if constexpr (kShares == 1) return columns_on<kRows>(at, i);

@@ -1,5 +1,5 @@
-// What a launch of an attention kernel passes by value: read by host and device code alike, so
-// plain types only.
+// Passed by value by a launch of an attention kernel: read by host and device code alike, so plain
+// types only.
 #pragma once
 
 namespace tegula::cuda {
@@ -10,7 +10,7 @@ struct AttentionTensor {
   long long batch, row, head;
 };
 
-// What masks and score functions read (attention_score.cuh); what is not compiled in is not read.
+// Read by masks and score functions (attention_score.cuh); what is not compiled in is not read.
 struct AttentionFeatureParams {
   // Packed sequences: n_sequences + 1 rising offsets into the rows of q and of k; batch is 1.
   const int *cu_seqlens_q, *cu_seqlens_k;
@@ -34,8 +34,8 @@ struct AttentionFeatureParams {
   float dropout, keep_factor;  // keep_factor = 1 / (1 - dropout)
 };
 
-// Of e4m3: what the elements are multiplied with, for each batch entry and KV head; strides may be
-// 0, and null means 1.
+// The factors of e4m3 elements, for each batch entry and KV head; strides may be 0, and null means
+// 1.
 struct AttentionDescale {
   const float* data;
   long long batch, head;

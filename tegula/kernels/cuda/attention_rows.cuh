@@ -1,4 +1,4 @@
-// What the attention forwards on Hopper share: tiles of work and how blocks draw them, and a
+// Shared by the attention forwards on Hopper: tiles of work and how blocks draw them, and a
 // warpgroup's 64 rows of scores on their way to weights.
 //
 // Variant, by -D: TEGULA_HEAD_DIM, TEGULA_TILE_N, TEGULA_CONSUMERS, TEGULA_LAZY_LOG2 as in
@@ -82,9 +82,9 @@ struct Tile {
   __device__ AttentionScore scores(const AttentionParams& p) const {
     return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, scale(p));
   }
-  // Of a raw product of q and k.
+  // The scale of a raw product of q and k.
   __device__ float scale(const AttentionParams& p) const { return kIsF8 ? qk_scale : p.scale; }
-  // Of this tile.
+  // Finds the factors of this tile.
   __device__ void find_factors(const AttentionParams& p) {
     const int kv_head = head / p.group;
     const auto get = [&](const AttentionDescale& of) {
@@ -204,7 +204,7 @@ struct RowsOfWarpgroup {
     }
   }
 
-  // What the pairs of a block come to: the product, the score, its weight, the sum of values.
+  // Counts a block's pairs: the product, the score, its weight, the sum of values.
   __device__ void count(const Tile& t, int row, int block) const {
     if constexpr (kCounts)
       count_flops(

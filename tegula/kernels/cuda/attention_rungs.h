@@ -13,7 +13,7 @@ Status check_attention_rung(const AttentionShape& shape, bool is_naive);
 class AttentionRung {
  public:
   static std::string_view source(bool is_naive);
-  // Of head_dim 64 or 128; 0: the naive rung, which takes any up to 1024.
+  // The defines of head_dim 64 or 128; 0: the naive rung, which takes any up to 1024.
   static std::vector<std::string> defines(int head_dim);
   static Result<AttentionRung> load(int head_dim, const std::string& cubin);
   // scores: [b, hq, sq, sk], of the naive rung.

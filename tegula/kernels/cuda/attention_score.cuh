@@ -223,7 +223,7 @@ struct AttentionScore {
     return r;
   }
 
-  // What the user's mask says of a pair that the ranges leave.
+  // Whether the user's mask allows a pair that the ranges leave.
   __device__ bool user_sees(int i, int j) const {
     if constexpr (kHasUserMask)
       return user_mask(batch, head, i - s.q_begin, j - s.k_begin, s.q_end - s.q_begin,
@@ -280,9 +280,9 @@ struct AttentionScore {
     return mine;
   }
 
-  // Of the transposed product: query row + 8 (e / 4) + e % 2 and key + 8 (e / 2 % 2). The 4 keys of
-  // a block are of lanes 4 apart, each of which draws for one of 4 elements;
-  // not if !kShares, which takes fewer registers.
+  // In the transposed product: query row + 8 (e / 4) + e % 2 and key + 8 (e / 2 % 2). The 4 keys of
+  // a block are of lanes 4 apart, each of which draws for one of 4 elements; not if !kShares, which
+  // takes fewer registers.
   template <int kElements, bool kShares>
   __device__ u32 kept_transposed(int row, int key) const {
     static_assert(kElements % 4 == 0 && kElements <= 32, "a bit an element");

@@ -191,7 +191,7 @@ struct TileConsumer : RowsOfOutput {
     return wg * (kRows * kRowBytes) + (chunk / 8) * (kTileM * kRowBytes) + swizzled(row, chunk % 8);
   }
 
-  // Of the tile whose scores are made.
+  // The slot of the tile whose scores are made.
   __device__ u32 q_slot() const { return q_ring.slot ^ (kQStages - 1); }
 
   __device__ void take_q() {

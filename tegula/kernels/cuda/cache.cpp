@@ -79,8 +79,8 @@ bool write_whole(const std::string& path, std::string_view bytes) {
   return bytes.empty() && is_closed;
 }
 
-// What went wrong, or nothing. Only the holder of the lock calls it, so a draft that a killed
-// process left is written over.
+// Returns what went wrong, or nothing. Only the holder of the lock calls it, so a draft that a
+// killed process left is written over.
 std::string write_entry(const std::string& path, const Compiled& c) {
   const std::string draft = path + ".draft";
   const bool is_written =

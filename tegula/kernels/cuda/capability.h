@@ -1,4 +1,4 @@
-// What follows from a compute capability alone (90 is 9.0).
+// The limits that follow from a compute capability alone (90 is 9.0).
 #pragma once
 
 namespace tegula::cuda {

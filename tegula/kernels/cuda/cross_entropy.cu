@@ -206,7 +206,7 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-// What is ignored has the first column's logit for a shift.
+// A token that is ignored has the first column's logit for a shift.
 extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
     pick_targets(const CrossEntropyParams p, const ScaledRowsParams s) {
   begin_early();

@@ -1,4 +1,4 @@
-// What a launch of the rows of a cross-entropy passes by value.
+// Passed by value by a launch of the rows of a cross-entropy.
 #pragma once
 
 namespace tegula::cuda {
@@ -22,10 +22,10 @@ struct CrossEntropyParams {
   int n_slots;  // steps that shared memory has room for: all, or more than kCrossEntropyAhead
 };
 
-// Of rows whose exponentials are written by the product itself (matmul_sm90.cu, TEGULA_EXP): in the
-// logits' place e = exp(logit - shift), where shift is what the target's logit comes to beforehand,
-// so that the row's total says how the loss turned out. A row stands while its total is in between
-// these; else its gradient is made of its logits.
+// Rows whose exponentials are written by the product itself (matmul_sm90.cu, TEGULA_EXP) have in
+// the logits' place e = exp(logit - shift), where shift is what the target's logit comes to
+// beforehand, so that the row's total says how the loss turned out. A row stands while its total is
+// in between these; else its gradient is made of its logits.
 constexpr int kScaledRowsThreads = 256;
 constexpr float kLeastTotal = 0x1p-80f, kMostTotal = 0x1p80f;
 constexpr float kMostRatio = 0x1p24f;  // of dpicked to dlse

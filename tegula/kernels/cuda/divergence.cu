@@ -1,4 +1,4 @@
-// What a divergent branch costs: the threads of a warp share one program counter, so when its lanes
+// A divergent branch's cost: the threads of a warp share one program counter, so when its lanes
 // take p paths, the warp walks all p, with the other lanes switched off. Time and instructions grow
 // p times if the path depends on the lane, and not at all if it depends on the warp.
 #include "tegula/kernels/cuda/matmul_params.h"

@@ -1,4 +1,4 @@
-// What a launch of dot_any passes by value.
+// Passed by value by a launch of dot_any.
 #pragma once
 
 #include "tegula/kernels/cuda/strided_params.h"

@@ -12,7 +12,7 @@ namespace tegula::cuda {
 inline constexpr const char* kFusedEntry = "matmul_fused_sm90";
 inline constexpr int kPieceColumns = 8;  // that a thread takes at once
 
-// Of a program without rows, whose input 0 is given (TileAccess::kGiven).
+// The text of a program without rows, whose input 0 is given (TileAccess::kGiven).
 std::string dot_fused_text(const tile::Program& p, const TileCall& call);
 
 }  // namespace tegula::cuda

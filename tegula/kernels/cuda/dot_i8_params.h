@@ -1,4 +1,4 @@
-// What a launch of dot_i8 passes by value. Strides count elements.
+// Passed by value by a launch of dot_i8. Strides count elements.
 #pragma once
 
 namespace tegula::cuda {

@@ -36,8 +36,8 @@ struct LaunchConfig {
   unsigned n_attributes;
 };
 
-// Of a launch. An early kernel begins with wait_for_grid_before() (ptx/sync.cuh), so its blocks may
-// be set up while the kernel before it still runs.
+// The grid of a launch. An early kernel begins with wait_for_grid_before() (ptx/sync.cuh), so its
+// blocks may be set up while the kernel before it still runs.
 struct Grid {
   int64_t blocks[3] = {1, 1, 1};
   int threads[3] = {1, 1, 1};
@@ -123,7 +123,7 @@ struct Driver {
                     std::span<const LaunchArgument> arguments) const;
   // cuMemsetD8Async, or put onto the list.
   Status start_fill(void* to, uint8_t value, int64_t bytes, const Stream& stream) const;
-  // What a call said: ok, or a device error that names `what`.
+  // The answer of a call: ok, or a device error that names `what`.
   Status check(DriverStatus status, const char* what) const;
 };
 
@@ -154,7 +154,7 @@ enum class DeviceAttribute : int {
 };
 Result<int> device_attribute(DeviceAttribute which, int device);
 
-// Of the current device: 90 is 9.0.
+// The capability of the current device: 90 is 9.0.
 Result<int> current_capability();
 
 // Multiprocessors of the current device; an error unless it is of compute capability 9.

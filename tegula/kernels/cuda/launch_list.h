@@ -16,7 +16,7 @@ class LaunchList {
   // In the order in which they were added; after an error the rest is left out.
   Status enqueue(StreamHandle stream) const;
   size_t size() const { return entries_.size(); }
-  // Of a kernel's launch: its grid and where its first argument lies.
+  // A kernel's launch: its grid and where its first argument lies.
   const Grid& grid(size_t i) const { return entries_[i].grid; }
   const void* argument(size_t i) const { return &lines_[arguments_[entries_[i].first]]; }
 

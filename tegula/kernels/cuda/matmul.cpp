@@ -31,7 +31,7 @@ Result<HostTensorMap> map_of(const MatmulOperand& t, int64_t columns, int64_t ro
   return tensor_map_bf16(t.data, {columns, rows, 1, 1}, {t.stride, whole, whole}, box_rows);
 }
 
-// Of an operand of `extent` rows or columns of C, of which a tile has `tile`, by k.
+// The tensor map of an operand of `extent` rows or columns of C, of which a tile has `tile`, by k.
 Result<HostTensorMap> map_of(const MatmulOperand& t, bool mn_major, int64_t extent, int64_t k,
                              int tile) {
   return mn_major ? map_of(t, extent, k, kTileK) : map_of(t, k, extent, tile);

@@ -32,7 +32,7 @@ struct MatmulCall {
   MatmulShape shape;
   MatmulOperand a, b, c;
   Stream stream;
-  // Of f32 results: k in so many parts, each part's sums in a c of its own, split_stride elements
+  // For f32 results: k in so many parts, each part's sums in a c of its own, split_stride elements
   // apart; parts are multiples of 64.
   int n_splits = 1;
   int64_t split_stride = 0;
@@ -48,7 +48,7 @@ struct MatmulCall {
 // extents past 2^30.
 Status check_matmul(const MatmulCall& call);
 
-// What is compiled into matmul_sm90.cuh, which says what each does.
+// The constants that are compiled into matmul_sm90.cuh, which says what each does.
 struct MatmulVariant {
   int tile_n = 256;
   int n_stages = 4;
@@ -100,7 +100,7 @@ Status launch_fused(FunctionHandle function, const MatmulVariant& variant, const
 // matmul_mma, compiled, in the current context: the rung below, for sm_80 and newer.
 class MatmulMmaKernel {
  public:
-  // Of a device of that compute capability, as in matmul_mma.cu.
+  // The stages on a device of that compute capability, as in matmul_mma.cu.
   static constexpr int n_stages(int capability) {
     return capability == 80 || capability == 87 ? 3 : capability < 90 || capability >= 120 ? 2 : 4;
   }

@@ -1,4 +1,4 @@
-// What a launch of a matmul kernel passes by value: read by host and device code alike, so plain
+// Passed by value by a launch of a matmul kernel: read by host and device code alike, so plain
 // types only.
 #pragma once
 
@@ -35,12 +35,12 @@ struct MatmulSm90Params {
   TileOrder order;
   int n_splits;            // of k, each into a c of its own; of several n_steps are one's
   long long split_stride;  // elements between them
-  // Of f32 results: added to what lies in c; and then rounded into c16, as wide, which may be null.
+  // f32 results are added to what lies in c; and then rounded into c16, as wide, which may be null.
   int adds;
   unsigned short* c16;
   const float* row_scale;  // c's rows, before they are rounded; null: none
-  // Of the variant that writes exponentials: of a row, in units of 1/log2(e), and their sums by
-  // columns of tiles [m, tiles_n].
+  // For the variant that writes exponentials: a row's shift, in units of 1/log2(e), and their sums
+  // by columns of tiles [m, tiles_n].
   const float* shift;
   float* sums;
   // Null, or: where 0 lies there, nothing is done, else rows of c are written whose total is NaN.

@@ -72,7 +72,7 @@ struct Consumer : Multiplier {
     }
   }
 
-  // What is there is added to the sums.
+  // Adds what is there to the sums.
   __device__ void add_to_sums(int first_row, int first_column) {
     const int r = first_row + int(16 * warp + lane / 4), c = first_column + int(2 * (lane % 4));
     const float* const from = reinterpret_cast<const float*>(p.c);

@@ -1,4 +1,4 @@
-// What the products on Hopper share: the producer, and what a consumer does with a slab.
+// Shared by the products on Hopper: the producer, and what a consumer does with a slab.
 // matmul_sm90.cu and matmul_fused_sm90.cuh say the rest.
 //
 // Variant, by -D:
@@ -143,10 +143,10 @@ struct Multiplier {
     ring.advance();
   }
 
-  // What a tile's slabs came to. The first product of a part of k begins its sum; the addition is
-  // that of the parts.
+  // Counts what a tile's slabs came to. The first product of a part of k begins its sum; the
+  // addition is that of the parts.
   __device__ void count(int split, int first_row, int first_column) const {
-    // What a guard lets through was counted when it was made first.
+    // A tile that a guard lets through was counted when it was made first.
     if (!kCounts || threadIdx.x % 128 != 0 || p.guard != nullptr) return;
     const int k = inside(split * p.n_steps * kTileK, p.k, p.n_steps * kTileK);
     count_flops(u64(2 * k - (p.n_splits > 1)) * inside(first_row, p.m, kRows) *

@@ -108,7 +108,7 @@ struct Matmul {
     }
   }
 
-  // Of k0 and what follows in its slab.
+  // Counts k0 and what follows in its slab.
   __device__ void count(int k0) const {
 #if TEGULA_COUNT
     unsigned long long n = 0;

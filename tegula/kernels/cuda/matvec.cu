@@ -25,8 +25,8 @@
 
 using namespace tegula::cuda;
 
-// What a() gives is a, and may be used once the grid before has ended; b may be read before that
-// where nothing writes it.
+// a() gives a, which may be used once the grid before has ended; b may be read before that where
+// nothing writes it.
 template <class A>
 __device__ __forceinline__ void begin(const MatvecParams& p, int block, A a) {
   if (!p.is_settled) begin_early();
@@ -44,7 +44,7 @@ __device__ __forceinline__ const In* rows_of(const tile::Prologue& first) {
 #endif
 
 #ifdef TEGULA_CALLS
-// What each block makes of all calls goes through a program of elements, which saves its launch.
+// All blocks' parts go through a program of elements, which saves its launch.
 struct Ended {
 #ifdef TEGULA_AFTER
   tile::Prologue first;

@@ -1,4 +1,4 @@
-// What the ways of matvec.cu share.
+// Shared by the ways of matvec.cu.
 #pragma once
 
 #include "tegula/kernels/cuda/count.cuh"

@@ -117,8 +117,8 @@ __device__ __forceinline__ void run(const MatvecParams* calls, int block, Begin 
   for (int s = 0; s < kSlots; ++s) ask(s * kSlotBytes);
   const In* const a = begin();
 
-  // What this lane gives to ldmatrix: of b a column by halves of 16 k, of a a row by quarters
-  // of 32.
+  // The addresses that this lane gives to ldmatrix: of b a column by halves of 16 k, of a a row by
+  // quarters of 32.
   const u32 of_b = lane % kColumns * kPartBytes + 16 * place(lane % kColumns, lane / 16);
   const auto of_a = [&](int half, int piece, int chunk) {  // piece: of 8 k, of all
     const int m = min(half * 8 + lane % 8, kM - 1), at = piece + lane / 8;

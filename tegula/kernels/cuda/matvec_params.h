@@ -1,4 +1,4 @@
-// What a launch of matvec passes by value.
+// Passed by value by a launch of matvec.
 #pragma once
 
 namespace tegula::cuda {
@@ -14,12 +14,12 @@ struct MatvecParams {
   int unused;
 };
 
-// Of calls that begin with a tile program: so many of them at most, of so many rows; and floats of
-// a that they have in shared memory at once.
+// Calls that begin with a tile program: so many of them at most, of so many rows; and floats of a
+// that they have in shared memory at once.
 inline constexpr int kMostMatvecsAfter = 8, kMostRowsAfter = 4, kFloatsAfter = 6144;
-// Of calls that end with one.
+// The most calls that end with one.
 inline constexpr int kMostMatvecsEnded = 4;
-// Of b as [n, k], on its way to a block; and what its alignment may cost.
+// The bytes of b as [n, k], on its way to a block; and what its alignment may cost.
 inline constexpr int kRingBytes = 32 << 10, kRingAlign = 1024;
 
 }  // namespace tegula::cuda

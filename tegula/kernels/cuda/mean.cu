@@ -6,8 +6,8 @@
 //   130, into shared memory, and each thread takes its three from there
 // The same bits: ((x_i + x_(i+1)) + x_(i+2)) / 3.
 //
-// What it saves is requests: neighbours' reads share lines of the L1 cache, so that the naive rung
-// moves hardly more bytes of device memory.
+// It saves requests: neighbours' reads share lines of the L1 cache, so that the naive rung moves
+// hardly more bytes of device memory.
 //
 // Variant, by -D: TEGULA_COUNT 1: reads are counted, in builds for tests alone.
 #include "tegula/kernels/cuda/mean_params.h"

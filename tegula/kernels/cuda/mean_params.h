@@ -1,4 +1,4 @@
-// What a launch of a rung of the mean of three neighbours passes by value.
+// Passed by value by a launch of a rung of the mean of three neighbours.
 #pragma once
 
 namespace tegula::cuda {

@@ -133,7 +133,7 @@ Result<Output> compile_here(const std::string& path, const std::string& text,
   return out;
 }
 
-// What goes through the pipe before the log and the cubin.
+// The message that goes through the pipe before the log and the cubin.
 struct Head {
   int status = 0;
   double seconds = 0;
@@ -167,8 +167,8 @@ Result<Output> compile_beside(const std::string& path, const std::string& text,
                               const Headers& headers, const std::vector<const char*>& options) {
   static const bool forks = std::getenv("TEGULA_NVRTC") == nullptr;
   if (!forks) return compile_here(path, text, headers, options);
-  // What the library sets up at its first program is there in every child, and no child is begun
-  // while this process holds a lock of the library's.
+  // All that the library sets up at its first program is there in every child, and no child is
+  // begun while this process holds a lock of the library's.
   static const bool is_warm = [] {
     return compile_here("empty.cu", "", {}, {"--gpu-architecture=sm_80"}).ok();
   }();

@@ -52,7 +52,7 @@ constexpr int kGroups = 4, kGroupWarps = kWorkerWarps / kGroups;
 // when all up to kUnderWay before had come.
 constexpr int kUnderWay = 3, kBetween = 2, kQuiet = 1;
 static_assert(kUnderWay + kGroups <= kStages - kLent);
-// Of those that a block of so many threads begins with, 96 each: workers get what feeders leave.
+// Out of the 96 that each thread of a block begins with: workers get what feeders leave.
 constexpr int kWorkerRegisters = 112, kFeederRegisters = 32;
 static_assert(kWorkers * kWorkerRegisters + kFeeders * kFeederRegisters <= 96 * kThreads);
 static_assert(kM <= 8 && kStageParts % kGroupWarps == 0);
@@ -83,13 +83,13 @@ struct Shared {
   char ring[kStages][kStageBytes];
   char records[kRecords][kRecordBytes];
   Barrier full[kStages], empty[kStages];
-  // Of the next step, in registers they would be attention's to spill.
+  // The next step's number; in registers it would be attention's to spill.
   int step;
   Place next;  // its first stage
   // Stages that the feeding warp may have under way, now and once the results are out.
   u32 under_way, under_way_then;
 };
-// What a step of attention may use.
+// The shared memory that a step of attention may use.
 constexpr int kAttentionBytes = kScratchBytes + kLent * kStageBytes;
 
 // The first unit or block of a step that is this block's; the next is gridDim.x later.
@@ -117,7 +117,7 @@ __device__ __forceinline__ int n_own(const PersistentProduct& p) {
   return p.n_whole + (own(p.first) < p.n_left ? 1 : 0);
 }
 
-// What a lane needs of a product's b: its column of each unit.
+// The part of a product's b that a lane needs: its column of each unit.
 struct Columns {
   const u16* b;
   long long ldb;
@@ -194,7 +194,7 @@ struct Result<false> {
   static __device__ float rounded(float x) { return x; }
 };
 
-// What the parts of n units of a step's products, from this block's unit `first` on, add up to:
+// The sum of the parts of n units of a step's products, from this block's unit `first` on:
 // four neighbours take every fourth part of a column, and a tree joins them. kEnds: end_of(p, m, n,
 // given) is told what each call has stored.
 template <bool kOut16, int kCalls, bool kEnds, int kProducts, int kK, class End>
@@ -278,7 +278,7 @@ __device__ __forceinline__ void multiply(const PersistentStep& step, const Persi
   int n_units = 0;
 #pragma unroll
   for (int i = 0; i < kProducts; ++i) n_units += n_own(of[i]);
-  // What this lane gives to ldmatrix: of a row, or a column of b, by quarters of 32 k.
+  // The address that this lane gives to ldmatrix: of a row, or a column of b, by quarters of 32 k.
   u32 of_a = min(lane % 8, kM - 1) * (2 * kK) + lane / 8 * 16;
   u32 of_b =
       smem_address(s.ring) + lane % 8 * kStageColumnBytes + lane / 8 * 16 + warp * 2 * kPartK;

@@ -1,4 +1,4 @@
-// What a persistent kernel (persistent.cuh) is passed: read by host and device code alike, so plain
+// Passed to a persistent kernel (persistent.cuh): read by host and device code alike, so plain
 // types only.
 #pragma once
 
@@ -7,7 +7,7 @@ namespace tegula::cuda {
 // Threads of a block that compute, and those beside them, of whose warps the first feeds: a whole
 // warpgroup, which hands over its registers.
 inline constexpr int kWorkers = 512, kFeeders = 128;
-// Of a product's b, [n, k]: a stage of the ring has so many of its columns, and of each so many
+// A product's b is [n, k]: a stage of the ring has so many of its columns, and of each so many
 // elements at most, which lie so far apart that those of eight columns are on all banks.
 inline constexpr int kUnitColumns = 8, kStageK = 1024, kStageColumnBytes = 2 * kStageK + 16;
 inline constexpr int kStageBytes = kUnitColumns * kStageColumnBytes;

@@ -127,7 +127,7 @@ class Writer {
       text_ += tile_end_text(*f.last.program, f.last.call, f.last.of, last.c_str());
   }
 
-  // What this block does of a step.
+  // The work of this block of a step.
   void function(const PersistentFunction& f, size_t i) {
     if (f.kind == PersistentFunction::kProducts) return products(f, i);
     const bool is_attention = f.kind == PersistentFunction::kAttention;

@@ -1,4 +1,4 @@
-// What a launch of max_pool passes by value.
+// Passed by value by a launch of max_pool.
 #pragma once
 
 namespace tegula::cuda {

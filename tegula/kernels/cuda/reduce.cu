@@ -28,7 +28,7 @@ struct alignas(kWide * sizeof(T)) Side {
   T at[kWide];
 };
 
-// What is over nothing, too.
+// A sum over nothing, too.
 #if TEGULA_OP == 0
 constexpr Value kStart = 0;
 #elif TEGULA_OP == 3

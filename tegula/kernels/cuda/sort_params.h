@@ -1,4 +1,4 @@
-// What launches of sort and searchsorted pass by value. Strides and offsets count elements.
+// Passed by value by launches of sort and searchsorted. Strides and offsets count elements.
 #pragma once
 
 #include "tegula/kernels/cuda/strided_params.h"

@@ -43,8 +43,8 @@ struct Moved<16> {
 };
 using MovedElement = Moved<TEGULA_BYTES>::Type;
 
-// Of two loops or more. A function of its own, since kernels ask for many offsets, and compiling
-// each in its place takes seconds. Indices below 2^32 take short divisions.
+// The offset in two loops or more. A function of its own, since kernels ask for many offsets, and
+// compiling each in its place takes seconds. Indices below 2^32 take short divisions.
 __device__ __noinline__ inline long long offset_in_loops(const LoopParams& l, long long i,
                                                          int tensor) {
   long long offset = 0;

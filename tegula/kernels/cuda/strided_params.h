@@ -1,11 +1,11 @@
-// What launches of the kernels that move, index and sum tensors of any strides pass by value: plain
+// Passed by value by launches of the kernels that move, index and sum tensors of any strides: plain
 // types only. Strides and offsets count elements.
 #pragma once
 
 namespace tegula::cuda {
 
 constexpr int kMostLoops = 8;
-// Of a slice, that a thread of put (put.cuh) has.
+// The columns of a slice that a thread of put (put.cuh) has.
 constexpr int kPutColumns = 4;
 
 // Nested loops, outermost first, with the strides of up to three tensors.
@@ -39,7 +39,7 @@ struct IndexParams {
   long long n, n_stride;  // the indexed dim of x
 };
 
-// Of those without outer loops, where rows lie in one piece: row i of y to row ids[i] of x, `bytes`
+// Rows without outer loops, where rows lie in one piece: row i of y to row ids[i] of x, `bytes`
 // each, multiples of 16 like the steps between rows.
 struct RowsParams {
   char* x;

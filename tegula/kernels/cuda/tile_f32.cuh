@@ -11,7 +11,7 @@ __device__ inline float fma(float a, float b, float c) { return __fmaf_rn(a, b, 
 __device__ inline float fnma(float a, float b, float c) { return __fmaf_rn(-a, b, c); }  // c - a·b
 __device__ inline float max(float a, float b) { return a > b ? a : b; }  // b where either is NaN
 __device__ inline float min(float a, float b) { return a < b ? a : b; }
-// Of bits. Where the compiler makes `neg.ftz` or `abs.ftz` of them, what is computed with the
+// Works on bits. Where the compiler makes `neg.ftz` or `abs.ftz` of them, what is computed with the
 // result would be flushed anyway.
 __device__ inline float negated(float a) { return as_float(bits(a) ^ 0x80000000u); }
 __device__ inline float abs(float a) { return as_float(bits(a) & 0x7fffffffu); }

@@ -92,7 +92,7 @@ class Caller {
     return dims;
   }
 
-  // Of rows, positions within one; their beginnings are found in 64 bits anyway.
+  // Positions are within a row; their beginnings are found in 64 bits anyway.
   bool needs_wide() const {
     int64_t n = 1;
     std::vector<int64_t> reach(operands_.size(), 0);
@@ -113,7 +113,7 @@ class Caller {
     return is;
   }
 
-  // What a thread takes at once along the innermost dim, and how each operand gives it.
+  // Sets what a thread takes at once along the innermost dim, and how each operand gives it.
   void vectors(bool ends_whole) {
     TileLayout& l = call_.layout;
     const TilePhases phases = tile_phases(p_, true);
@@ -278,7 +278,7 @@ class Caller {
     if (is_early && l.keep != TileKeep::kRegisters) return false;
     const int words = 65536 / threads / 2;
     const int64_t most = block_ > 0 ? kPrologueRoomBytes : kRoomBytes;
-    // What each thread of a prologue reads comes at once: nobody else hides its way.
+    // The data that each thread of a prologue reads comes at once: nobody else hides its way.
     if (l.row_steps > 0) l.vector = block_ > 0 ? l.row_steps : std::min(l.vector, l.row_steps);
     while (l.vector > 1 &&
            (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > most))

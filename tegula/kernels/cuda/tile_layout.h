@@ -60,10 +60,10 @@ struct TileLayout {
   bool is_early = false;           // all is loaded before the first reduction
   bool is_ahead = false;           // of column sums: the next row is, too
   std::vector<TileAccess> access;  // inputs, then outputs
-  // Of an elementwise program of several dims: the first operand with the same strides, whose
+  // In an elementwise program of several dims: the first operand with the same strides, whose
   // offsets are this one's, too.
   std::vector<uint8_t> like;
-  // Of a row's values that are summed: one is written while the other is read, if there are two.
+  // A row's summed values: one is written while the other is read, if there are two.
   int chunks_at_once() const { return row_steps > 0 && row_steps <= vector ? 1 : 2; }
   bool is_block() const { return threads_per_row > 16; }
   size_t strides_of(size_t operand) const { return like.empty() ? operand : like[operand]; }
@@ -83,15 +83,15 @@ struct TileCall {
   TileLayout layout;
   std::vector<TileParam> params;
   int64_t n_blocks = 0;  // 0: there is nothing to do
-  // Of each column output so many rows of f32, in memory that the caller gives by setting
+  // Each column output has so many rows of f32, in memory that the caller gives by setting
   // params[inputs + output].
   int64_t n_parts = 0;
 };
 
-// Of one column output, at most.
+// The parts of one column output, at most.
 inline constexpr int64_t kMostColumnParts = 512;
 
-// Of one's parts: memory apart from another's.
+// The bytes of one's parts: memory apart from another's.
 inline int64_t column_parts_bytes(const tile::Space& s) {
   return std::min(kMostColumnParts, s.n_rows) * s.row_len * 4;
 }
@@ -102,9 +102,9 @@ int64_t tile_room_bytes(const tile::Program& p, const TilePhases& phases, const 
 // The name of a dtype in tile_types.cuh.
 std::string_view tile_dtype(DType t);
 
-// Of a sealed program. block: threads of a block that makes all rows itself, one after another
-// (tile_prologue_text.h); 0: blocks share them. Errors: those of space_of; unsupported where a grid
-// has too few blocks, or that one has no room.
+// The call of a sealed program. block: threads of a block that makes all rows itself, one after
+// another (tile_prologue_text.h); 0: blocks share them. Errors: those of space_of; unsupported
+// where a grid has too few blocks, or that one has no room.
 Result<TileCall> tile_call(const tile::Program& p, std::span<const TensorRef> in,
                            std::span<const TensorRef> out, const Target& target, int block = 0);
 

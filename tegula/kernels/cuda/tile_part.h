@@ -16,7 +16,7 @@ struct TilePart {
   size_t wanted = 0;    // of a beginning: the result that is read
   std::vector<int> of;  // of an end: which call's result an input is, or -1
   bool is_there() const { return program != nullptr; }
-  // What its text depends on, in a few lines.
+  // The facts that its text depends on, in a few lines.
   std::string key() const;
 };
 

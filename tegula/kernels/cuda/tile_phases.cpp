@@ -16,7 +16,7 @@ using tile::op_info;
 int words(const Instr& i) { return tile::class_of(i.dtype) == tile::Class::kF32 ? 1 : 2; }
 bool is_reduction(const Instr& i) { return op_info(i.op).kind == Kind::kReduce; }
 
-// What a machine instruction costs, within a factor of 2: it bounds what is unrolled.
+// The cost of a machine instruction, within a factor of 2: it bounds what is unrolled.
 int work_of(const Instr& i) {
   const bool is_f32 = tile::class_of(i.dtype) == tile::Class::kF32;
   if (i.op == Op::kRandomUniform) return 60;

@@ -30,8 +30,8 @@ struct TilePhases {
   int work = 0;                      // instructions of the machine per element, roughly
 };
 
-// Of a sealed program. keep: what crosses a reduction is kept, else made again. early: the first
-// phase loads for all, so that none waits for memory again.
+// The phases of a sealed program. keep: what crosses a reduction is kept, else made again. early:
+// the first phase loads for all, so that none waits for memory again.
 TilePhases tile_phases(const tile::Program& p, bool keep, bool early = false);
 
 }  // namespace tegula::cuda

@@ -24,7 +24,7 @@ std::string_view combiner(Op op) {
   }
 }
 
-// What the empty reduction gives.
+// The result of the empty reduction.
 std::string start(const Instr& i) {
   const std::string_view type = tile_dtype(i.dtype);
   const bool is_int = tile::class_of(i.dtype) == tile::Class::kI64;
@@ -99,7 +99,7 @@ class Rows {
     }
   }
 
-  // Of a block, one row after another; a thread's columns are the same in all.
+  // The parts of a block, one row after another; a thread's columns are the same in all.
   void open_parts() {
     const int rows = l_.rows_per_block;
     for (const TilePhase& phase : phases_.phases)
@@ -208,7 +208,7 @@ class Rows {
     if (i.op != Op::kReduceSum || tile::class_of(i.dtype) != tile::Class::kF32) return false;
     return !has_steps() || l_.row_steps * threads_ > 16 * kSumPart;
   }
-  // What the lane has summed.
+  // The sum that the lane has made.
   std::string summed(uint16_t v) const { return cat("r", v, is_long(v) ? ".value()" : ""); }
 
   // Whether element t + u is there, as a condition; empty where it always is.

@@ -130,7 +130,7 @@ using I32 = Int<int, 32, true>;
 using I8 = Int<signed char, 8, true>;
 using U8 = Int<unsigned char, 8, false>;
 
-// What base/integer.h and base/integer_math.h define, for a dtype that is known here.
+// The functions that base/integer.h and base/integer_math.h define, for a dtype that is known here.
 namespace integer {
 
 template <class T>
@@ -206,7 +206,7 @@ struct Unpacked {
     return T::widen(a.v[u]);
   }
 };
-// Of two in a word the upper is the word without the lower: one instruction.
+// The upper of two in a word is the word without the lower: one instruction.
 template <>
 struct Unpacked<BF16> {
   template <int n>

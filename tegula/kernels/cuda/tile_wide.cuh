@@ -99,7 +99,7 @@ __device__ inline double log10(double x) {
 }
 __device__ inline double log1p(double x) {
   const double u = x + 1;
-  // What rounding took from u: nothing where x is larger than 1 that would matter.
+  // The part that rounding took from u: nothing where x is larger than 1 that would matter.
   const double lost = abs(x) < 1 ? x - (u - 1) : 0.0;
   const Log l = log_parts(u);
   const double y = log_limits(u, l.e * kLn2 + (l.log_m + lost / u));

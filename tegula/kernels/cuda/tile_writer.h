@@ -1,4 +1,4 @@
-// What the forms of tile kernels share: names of values, and the lines that make them.
+// Shared by the forms of tile kernels: names of values, and the lines that make them.
 #pragma once
 
 #include "tegula/kernels/cuda/tile_phases.h"
@@ -22,7 +22,7 @@ class TileWriter {
   // Where anything is.
   void count_where(const char* condition) { where_ = cat("if ", condition, " "); }
 
-  // Of a block, or of the warp that takes a block's place (persistent_text.h).
+  // A thread of a block, or of the warp that takes a block's place (persistent_text.h).
   const char* thread() const {
     return layout().n_threads == 32 ? "(threadIdx.x % 32)" : "threadIdx.x";
   }

@@ -93,7 +93,7 @@ void each_two_features(F of) {
   }
 }
 
-// Of e4m3: narrow, wide and between, and each feature once.
+// Variants of e4m3: narrow, wide and between, and each feature once.
 void add_attention_f8(List& list) {
   const auto add = [&](AttentionShape s, int64_t head_dim, bool is_causal) {
     s.head_dim = head_dim, s.is_causal = is_causal, s.is_f8 = true;
@@ -200,7 +200,7 @@ void add_common(List& list) {
   // Gradients of weights, for which both factors lie across k.
   for (const auto& [n, k] : {std::pair{300, 8192}, {2304, 32768}, {2304, 65536}})
     add_matmul(list, {768, n, k, true, true, true});
-  // Of a loss's head.
+  // The product of a loss's head.
   add_matmul(list, {16384, 50257, 768, false, false}, true);
   add_matmul(list, {50257, 768, 16384, true, true, true});
 }
@@ -228,7 +228,7 @@ void add_decode_variants(List& list) {
     add_decode(list, s, kAmpere);
 }
 
-// Of ops that are not most of any model: a variant or two each.
+// Variants of ops that are not most of any model: a variant or two each.
 void add_plain(List& list, const char* arch) {
   const std::string f32 = "TEGULA_T=float", ftz = "--ftz=true";
   for (const bool is_recurrence : {false, true})
@@ -348,7 +348,7 @@ std::vector<KernelVariant> covering_variants() {
   return list.take();
 }
 
-// What stands between products and attention where a model of 16 bits is trained or decodes.
+// Ops that stand between products and attention where a model of 16 bits is trained or decodes.
 void add_plain(List& list) {
   const auto add = [&](const char* source, std::vector<std::string> defines) {
     list.add({source, source, std::move(defines), kHopper});

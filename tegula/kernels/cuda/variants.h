@@ -15,7 +15,7 @@ struct KernelVariant {
   int smem_bytes = 0;  // asked for at launch, beside what the source declares
 };
 
-// What a multiprocessor has for one block.
+// The shared memory that a multiprocessor has for one block.
 int smem_limit_bytes(std::string_view arch);
 inline constexpr int kRegistersOfBlock = 65536;
 

@@ -25,8 +25,8 @@ bool is_unsaid(const ModelConfig& config, const Setting& s) {
   return std::holds_alternative<std::monostate>(value);
 }
 
-// What a model of these sizes would have to hold, before a graph of it is built. The factors are
-// named, so that it is plain which of them to change.
+// Checks what a model of these sizes would have to hold, before a graph of it is built. The factors
+// are named, so that it is plain which of them to change.
 Status check_products(const ModelDef& model, const ModelConfig& m) {
   constexpr double kMost = 1LL << 42;  // elements: 16 TiB of f32
   using Factors = std::vector<std::pair<const char*, int64_t>>;

@@ -95,7 +95,7 @@ Result<SettingValue> value_at(const At& at, const Setting& s, const Json& json) 
   return SettingValue();
 }
 
-// What one key says: nothing, where it is not there.
+// The value of one key: nothing, where it is not there.
 Result<SettingValue> read_key(const At& at, const Setting& s, const Json* found) {
   if (found == nullptr) return SettingValue();
   if (!found->is_null()) return value_at(at, s, *found);

@@ -1,4 +1,4 @@
-// What reading, printing and checking of settings share.
+// Shared by reading, printing and checking of settings.
 #pragma once
 
 #include <span>

@@ -48,7 +48,7 @@ constexpr FreeKeys kFree[] = {
      "how transformers draws tokens: generate has flags of its own"},
 };
 
-// What would change the mathematics of every family.
+// Keys that would change the mathematics of every family.
 constexpr FixedKey kCommonFixed[] = {
     {"quantization_config", "null"},         {"is_causal", "true|null"},
     {"is_encoder_decoder", "false|null"},    {"tie_encoder_decoder", "false|null"},
@@ -75,7 +75,7 @@ constexpr std::string_view kForeign =
     "add_qkv_bias use_mrope use_logn_attn use_dynamic_ntk scale_depth dim_model_base "
     "attention_sink_size attn_temperature_tuning norm_topk_prob swiglu_limit text_config "
     "vision_config chain_hidden_post_norm hidden_act hidden_activation mamba_d_state";
-// Of these 1 changes nothing.
+// Here 1 changes nothing.
 constexpr std::string_view kForeignFactors =
     "logit_scale logits_scaling attention_multiplier embedding_multiplier residual_multiplier "
     "scale_emb rotary_pct rotary_emb_fraction rope_ratio partial_rotary_factor rope_theta "

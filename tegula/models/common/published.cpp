@@ -244,7 +244,7 @@ Result<DecoderSizes> published_sizes(const Json& json, const std::string& path,
   if (row.is("has_sinks")) m.other_attention += m.n_heads;
   if (row.is("expert_ff")) TEGULA_TRY(read_experts(keys, row, m));
   TEGULA_TRY(read_windows(keys, row, m));
-  // What would be other sizes than these.
+  // Other values would be other sizes than these.
   for (const std::string_view key : {"mlp_bias", "lm_head_bias", "qk_layernorm"})
     if (TEGULA_TRY(keys.flag(key, false))) return keys.refused(key, "of this model_type");
   if (const Json* width = keys.find("word_embed_proj_dim"); width && !(*width == Json(m.d_model)))

@@ -1,4 +1,4 @@
-// What may be wrong with files that lack a tensor, or have it in another shape.
+// Tells what may be wrong with files that lack a tensor, or have it in another shape.
 #pragma once
 
 #include <span>

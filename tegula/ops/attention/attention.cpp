@@ -72,7 +72,7 @@ struct Ref {
     const auto k = static_cast<size_t>(call.operands.before);
     const auto [b, i, h] = at;
     const S lse_before = a.load(k + 1, b, h, i);
-    // What has seen nothing is not read.
+    // A row that has seen nothing is not read.
     const auto before = [&](size_t e) {
       return lse_before == S(-kInfinity) ? S(0.0) : a.load(k, b, i, h, e);
     };
@@ -172,7 +172,7 @@ std::vector<Var> joined(Var o, Var lse, Var o_before, Var lse_before) {
   const Var old = exp(lse_before - top), now = exp(lse - top);
   const Var sum = old + now;  // at least 1, or 0 where nothing is seen
   const Var share = reciprocal(max(sum, 1.0));
-  // What has seen nothing is not read.
+  // A row that has seen nothing is not read.
   const Var is_there = gt(beside_o(lse_before, o), -kInfinity);
   const Var before = select(is_there, o_before, zeros_like(o_before));
   return {o * beside_o(now * share, o) + before * beside_o(old * share, o), top + log(sum)};

@@ -11,7 +11,7 @@ Var reject(Var x, std::string message, Loc loc) {
   return x.builder().fail(invalid_argument(std::move(message), loc));
 }
 
-// What is written out part by part has so many at most.
+// An op that is written out part by part has so many at most.
 constexpr int64_t kMostParts = 4096;
 std::string too_many(std::string_view what, int64_t n) {
   return cat(what, ": ", n, " parts, at most ", kMostParts);

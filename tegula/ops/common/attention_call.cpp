@@ -96,7 +96,7 @@ AttentionMask::AttentionMask(const AttentionCall& call, std::vector<int64_t> cu_
 KeyRange AttentionMask::of_sequence(int64_t b, int64_t i) const {
   const bool is_paged = call_.operands.table >= 0;
   if (cu_q_.empty()) {
-    // Of keys in pages whose numbers are not known: as if all were there.
+    // For keys in pages whose numbers are not known: as if all were there.
     if (cu_k_.empty())
       return {0, call_.sk, call_.q_at.at(i) - (call_.k_at.is_one() ? call_.k_at.start : 0), b};
     const int64_t keys = cu_k_[static_cast<size_t>(b)];
@@ -162,7 +162,7 @@ AttentionWork attention_work(const AttentionCall& call) {
   const bool is_packed = call.operands.cu_q >= 0;
   // The queries that see a key are neighbours, and so are the keys they see: ranges only move up,
   // by at most one key a query.
-  // Of a whole pack as of one sequence, which ends with its keys.
+  // A whole pack counts as one sequence, which ends with its keys.
   const int64_t starts = call.q_at.start - call.k_at.start;
   const int64_t offset = is_packed && starts == 0 ? call.sk - call.sq : starts;
   int64_t begin = 0, end = call.sq;
@@ -280,7 +280,7 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
 }
 
 namespace {
-// Of positions [lo, hi).
+// The part of positions [lo, hi).
 std::vector<int64_t> part_of(const PositionRuns& p, int64_t lo = 0, int64_t hi = INT64_MAX) {
   if (p.is_one()) return {p.start + lo};
   std::vector<int64_t> part;
@@ -298,7 +298,7 @@ Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t l
   const AttentionCall call(c, c.op == &attention_bwd_op);
   const std::string& name = m.factors[static_cast<size_t>(factor)].name;
   Attrs a = *c.attrs;
-  // What is absent is taken from the sizes, which are the part's from now on.
+  // A value that is absent is taken from the sizes, which are the part's from now on.
   a.set("q_runs", name == "sq" ? part_of(call.q_at, lo, hi) : part_of(call.q_at));
   a.set("k_runs", name == "sk" ? part_of(call.k_given, lo, hi) : part_of(call.k_given));
   if (call.operands.seed < 0) return a;

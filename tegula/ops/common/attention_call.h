@@ -1,4 +1,4 @@
-// What attention and attention_bwd share: attributes, operands, the mask, scores and their cost.
+// Shared by attention and attention_bwd: attributes, operands, the mask, scores and their cost.
 #pragma once
 
 #include <cstdlib>
@@ -71,7 +71,7 @@ struct AttentionCall {
   AttentionCall(const OpCall& c, bool is_bwd);
   AttentionCall(const AttentionCall&) = delete;  // k_at may point into it
   AttentionCall& operator=(const AttentionCall&) = delete;
-  // What a query's `aligned` is compared with.
+  // The number that a query's `aligned` is compared with.
   int64_t aligned_key(int64_t j) const { return k_at.is_one() ? j : k_at.at(j); }
   // Whether a block of 64 keys may lie in several pages, which no kernel reads in place.
   bool has_split_blocks() const { return page % 64 != 0 && sk > page; }
@@ -84,7 +84,7 @@ struct AttentionCall {
   const std::vector<int64_t>& key_rows() const { return key_rows_; }  // empty: they lie in order
   // Dropout's factor of a weight: 0 or 1/(1 - dropout).
   double keep(int64_t seed, int64_t b, int64_t h, int64_t i, int64_t j) const;
-  // What is compared with a uniform number: rounded as f32 nodes would.
+  // The bound that is compared with a uniform number: rounded as f32 nodes would.
   double dropout_bound() const { return static_cast<double>(static_cast<float>(dropout)); }
 
  private:
@@ -112,7 +112,7 @@ class AttentionMask {
   std::vector<int64_t> cu_q_, cu_k_;
 };
 
-// What one head of one batch entry does. With packed sequences a bound: offsets are data.
+// The work of one head of one batch entry. With packed sequences a bound: offsets are data.
 struct AttentionWork {
   int64_t pairs = 0;  // of a query and a key it sees
   int64_t rows = 0;   // queries that see a key
@@ -203,7 +203,7 @@ class Scorer {
     }
     return sum_of_e4m3_products(q, k);
   }
-  // What q (0), k (1) or v (2) is to be multiplied with.
+  // The factor that q (0), k (1) or v (2) is to be multiplied with.
   S descale(size_t which) const {
     const size_t k = static_cast<size_t>(call_.operands.descale) + which;
     return a_.load(k, a_.dim(k, 0) == 1 ? 0 : b_, a_.dim(k, 1) == 1 ? 0 : hk_);

@@ -1,4 +1,4 @@
-// What attention and attention_bwd refuse, and the dtypes of their results.
+// The calls that attention and attention_bwd refuse, and the dtypes of their results.
 #include "tegula/ops/common/attention_call.h"
 
 namespace tegula {

@@ -179,7 +179,7 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
 std::optional<Attrs> in_key_order(const OpCall& c) {
   if ((c.op != &attention_op && c.op != &attention_bwd_op) || !c.attrs->has("k_runs")) return {};
   const AttentionCall call(c, c.op == &attention_bwd_op);
-  // Of what goes on from other parts these are joined first.
+  // Where a call goes on from other parts, these are joined first.
   if (!can_sort_keys(call) || call.operands.before >= 0) return {};
   return sorted(call, *c.attrs);
 }

@@ -40,7 +40,7 @@ SampleInput offsets(std::vector<double> v) {
   return {{DType::kI32, {n}}, 0, 0, std::move(v)};
 }
 
-// Of a row of 8: its first and last quarters (zigzag), every other one (stripes).
+// Runs of a row of 8: its first and last quarters (zigzag), every other one (stripes).
 std::vector<Sample> samples_in_runs() {
   using Ints = std::vector<int64_t>;
   const Ints zigzag = {0, 1, 2, 6, 1, 2}, odd = {1, 2, 4}, even = {0, 2, 4};

@@ -1,4 +1,4 @@
-// What collectives share: their attributes, shapes and loops.
+// Shared by collectives: their attributes, shapes and loops.
 #pragma once
 
 #include "tegula/ops/collective.h"
@@ -18,14 +18,14 @@ struct GroupCall {
 // operand) do not divide.
 Status check_group(const OpCall& c);
 Status check_group_dim(const OpCall& c, std::string_view dim, bool shrinks);
-// Of an op with a root: one of the ranks.
+// The root of an op must be one of the ranks.
 Status check_root(const OpCall& c);
 
-// What the attribute "background" says of every collective in which ranks meet but once.
+// The meaning of the attribute "background" in every collective in which ranks meet but once.
 inline constexpr std::string_view kBackgroundDoc =
     "from where it stands up to whoever reads it, beside the work in between";
 
-// Of exchanges from each rank to each.
+// The attributes of exchanges from each rank to each.
 inline constexpr InlineList<AttrDef, 16> kAllToAllAttrs = {
     {"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
     {"ranks", AttrKind::kInt, true, "in the group"},

@@ -226,7 +226,7 @@ std::string names_of(ConvRole role, const ConvShapes& s) {
   std::string out = role == 'x'   ? cat("n ", groups, "c")
                     : role == 'w' ? cat(groups, "d c")
                                   : cat("n ", groups, "d");
-  // What is unfolded: x over windows, or, where x is open, y over x.
+  // The unfolded tensor: x over windows, or, where x is open, y over x.
   const std::string_view per_dim = role == 'w'     ? "k"
                                    : s.open != 'x' ? (role == 'x' ? "ok" : "o")
                                                    : (role == 'y' ? "ik" : "i");

@@ -1,4 +1,4 @@
-// What linear_cross_entropy, its gradient and both in one share.
+// Shared by linear_cross_entropy, its gradient and both in one.
 #pragma once
 
 #include "tegula/ops/common/rows.h"
@@ -76,7 +76,7 @@ S store_sums(RefArgs<S>& a, Index& i, const std::vector<S>& logits, int64_t targ
   return lse;
 }
 
-// What the token at i adds to dw [v d], and its row of dx, stored as result `at_dx`.
+// Adds what the token at i adds to dw [v d], and its row of dx, stored as result `at_dx`.
 template <class S>
 void add_gradients(RefArgs<S>& a, Index& i, const std::vector<S>& logits, int64_t target, S lse,
                    S dlse, S dpicked, size_t at_dx, std::vector<S>& dw) {

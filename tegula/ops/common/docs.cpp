@@ -34,8 +34,8 @@ std::string attributes(const OpDef& op) {
   return out;
 }
 
-// What a reader who comes from elsewhere may expect otherwise. Written by hand: what a table of
-// formulas does not say. tests/oracle/opinfo_test.py holds what concerns single ops against
+// Conventions that a reader who comes from elsewhere may expect otherwise, written by hand: a table
+// of formulas does not say them. tests/oracle/opinfo_test.py holds what concerns single ops against
 // PyTorch.
 constexpr std::string_view kConventions = R"(
 ## Conventions

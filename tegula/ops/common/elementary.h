@@ -1,4 +1,4 @@
-// What the elementwise ops beyond elementwise.h's share: scalar functions for their references, and
+// Shared by the elementwise ops beyond elementwise.h's: scalar functions for their references, and
 // references that treat integers as integers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What elementwise ops share: dims, cost, reference loop, samples. One op = one file that names its
+// Shared by elementwise ops: dims, cost, reference loop, samples. One op = one file that names its
 // scalar function and its derivative.
 #pragma once
 

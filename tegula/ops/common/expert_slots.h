@@ -1,4 +1,4 @@
-// What the expert ops share: a slot is the row e cap + p of a shard's buckets laid one after
+// Shared by the expert ops. A slot is the row e cap + p of a shard's buckets laid one after
 // another.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What gather, scatter and embedding share: which dims belong together, and the reference.
+// Shared by gather, scatter and embedding: which dims belong together, and the reference.
 #pragma once
 
 #include "tegula/base/integer_math.h"

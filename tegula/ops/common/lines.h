@@ -1,4 +1,4 @@
-// What ops along the lines of one dim share: dims, the walk, attributes, samples.
+// Shared by ops along the lines of one dim: dims, the walk, attributes, samples.
 #pragma once
 
 #include "tegula/ops/common/elementwise.h"

@@ -41,7 +41,7 @@ Result<Shape> complete(const Shape& x, Shape target) {
     open = d;
   }
   if (open < 0) return target;
-  // What x has and the target does not: symbolic sizes cancel, constants divide.
+  // The extents that x has and the target does not: symbolic sizes cancel, constants divide.
   std::vector<Dim> symbols;
   int64_t have = 1, given = 1;
   for (const Dim& d : x)

@@ -198,7 +198,7 @@ Var adaptive_avg_pool(Var x, const std::vector<int64_t>& out, Loc loc) {
   for (size_t i = 0; i < out.size(); ++i) {
     const Var n = along(b, p->counts[i], i, out.size(), x.dtype(), loc);
     count = count.valid() ? mul(count, n, loc) : n;
-    // What is there again counts for nothing.
+    // A value that is there again counts for nothing.
     std::vector<int64_t> mask;
     for (int64_t c : p->counts[i])
       for (int64_t k = 0; k < p->widest[i]; ++k) mask.push_back(k < c);

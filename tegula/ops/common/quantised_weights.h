@@ -1,4 +1,4 @@
-// What the products with quantised weights (dot_quantised, dot_i8) share: q [k, n] i8, or of 4 bits
+// Shared by the products with quantised weights (dot_quantised, dot_i8): q [k, n] i8, or of 4 bits
 // u8 [k / 2, n], a byte's low half before its high one, and scale f32 [groups, n].
 #pragma once
 

@@ -1,4 +1,4 @@
-// What sort and top_k share: the order of a row, and its derivatives.
+// Shared by sort and top_k: the order of a row, and its derivatives.
 #pragma once
 
 #include <numeric>

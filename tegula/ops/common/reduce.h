@@ -1,6 +1,6 @@
-// What reductions share. Order: over trailing dims, 16 strided partials and a tree ("lane16");
-// over any others, one ascending chain per output; of sums of f32 both in parts, so that the error
-// does not grow with their length (tile/long_sum.h).
+// Shared by reductions. Order: over trailing dims, 16 strided partials and a tree ("lane16"); over
+// any others, one ascending chain per output; of sums of f32 both in parts, so that the error does
+// not grow with their length (tile/long_sum.h).
 #pragma once
 
 #include "tegula/ops/common/elementwise.h"

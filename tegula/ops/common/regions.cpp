@@ -68,7 +68,7 @@ int64_t region_flops(const OpCall& c) {
     sum = saturating_add(sum, flops), most = std::max(most, flops);
   }
   if (def.is_choice()) return most;
-  // Of the run's length xs tell; the attribute may name a symbol that no slice has.
+  // The xs tell the run's length; the attribute may name a symbol that no slice has.
   const size_t x = l.first + l.n_carry;
   return saturating_mul(sum,
                         l.n_xs > 0 ? c.shape(x)[0].bound() : region_rounds(def, *c.attrs, extents));

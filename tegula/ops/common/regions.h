@@ -1,4 +1,4 @@
-// What ops with regions share: their cost, derivatives of functions, and functions cut to what is
+// Shared by ops with regions: their cost, derivatives of functions, and functions cut to what is
 // used. How regions are used at all stands in ir/regions.h.
 #pragma once
 

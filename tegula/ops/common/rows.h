@@ -1,4 +1,4 @@
-// What ops over the last dim share: they see their operands as rows.
+// Shared by ops over the last dim, which see their operands as rows.
 #pragma once
 
 #include "tegula/ops/common/elementwise.h"
@@ -32,7 +32,7 @@ S finite(S top) {
 }
 Var finite(Var top);
 
-// What softmax, log_softmax and logsumexp are made of, of the row of operand 0 at i: its largest
+// The parts of softmax, log_softmax and logsumexp for the row of operand 0 at i: its largest
 // element (0 where all are -inf) and the sum of exp(x - top), each of which each(j, e) sees.
 template <class S>
 struct RowExp {

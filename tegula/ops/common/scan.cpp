@@ -101,9 +101,9 @@ std::vector<ValueId> carried_products(const Module& m, const Function& body, con
   return products;
 }
 
-// What the reverse loop reads of the forward one: the stacked values of the wanted carries and
-// products, from this scan or from one that gives them too (which the pass merge_scans makes one
-// with this). Invalid where not wanted.
+// The values of the forward loop that the reverse one reads: the stacked values of the wanted
+// carries and products, from this scan or from one that gives them too (which the pass merge_scans
+// makes one with this). Invalid where not wanted.
 struct Saved {
   std::vector<Var> carries, products;
 

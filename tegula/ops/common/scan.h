@@ -12,7 +12,7 @@ struct ScanLayout : RegionLayout {
   size_t n_ys = 0;
   Dim length;
   explicit ScanLayout(const OpCall& c);
-  // What the body sees of an operand.
+  // The type that the body sees of an operand.
   Type inner(size_t i, const Type& outer) const;
 };
 

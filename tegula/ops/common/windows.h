@@ -1,4 +1,4 @@
-// What window ops (conv, its gradients, pooling) share: a window's attributes, sizes and view.
+// Shared by window ops (conv, its gradients, pooling): a window's attributes, sizes and view.
 #pragma once
 
 #include "tegula/base/saturating.h"

@@ -66,7 +66,7 @@ struct Placer {
     return {};
   }
 
-  // Of rows: over the inner dims. Of columns: over the outer ones.
+  // Rows are reduced over the inner dims, columns over the outer ones.
   Status reduction(const Node& n, bool of_columns) {
     const Shape& x = body.type(n.inputs[0]).shape;
     const ValueDims dims = TEGULA_TRY(leading(x, n.op->name));

@@ -20,8 +20,8 @@ Result<DimMap> dims(const OpCall& c) {
                            "constant size, or of the same symbol"));
   const int64_t n = x[static_cast<int>(dim)].bound();
   const int64_t last = saturating_add(start, saturating_mul(step, size.bound() - 1));
-  // Of one element or none the step says nothing, but strides are products with it. At an extent of
-  // a symbol the dim may be shorter than at its bound, where the step has a meaning.
+  // For one element or none the step says nothing, but strides are products with it. At an extent
+  // of a symbol the dim may be shorter than at its bound, where the step has a meaning.
   const int64_t most = std::max<int64_t>(n, int64_t{1} << 22);
   if (step < -most || step > most)
     return invalid_argument(cat("slice: step ", step, " of dim ", dim, " of ", x));

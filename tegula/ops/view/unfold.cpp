@@ -24,7 +24,7 @@ Result<DimMap> dims(const OpCall& c) {
   const int64_t n = x[static_cast<int>(dim)].bound();
   const int64_t last = saturating_add(saturating_mul(stride, sizes[0].bound() - 1),
                                       saturating_mul(dilation, kernel - 1));
-  // Of one window the stride says nothing, but strides are products with it; so do dilations.
+  // For one window the stride says nothing, but strides are products with it; so do dilations.
   const int64_t most = std::max<int64_t>(n, 1);
   if (stride > most || dilation > most || kernel > most)
     return invalid_argument(cat("unfold: kernel ", kernel, ", stride ", stride, ", dilation ",
@@ -86,7 +86,7 @@ Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t
   const std::string& name = m.factors[static_cast<size_t>(factor)].name;
   if (name == "o") a.set("size", std::vector<Dim>{hi - lo});
   if (name == "k") a.set("kernel", hi - lo);
-  // Of one window, or one element, the distance says nothing, and x may be as short.
+  // For one window, or one element, the distance says nothing, and x may be as short.
   if (name == "o" && hi - lo <= 1) a.set("stride", int64_t{1});
   if (name == "k" && hi - lo <= 1) a.set("dilation", int64_t{1});
   return a;

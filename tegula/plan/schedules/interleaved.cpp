@@ -44,7 +44,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
     const auto forward = [&](size_t i) {
       list.push_back({PartKind::kForward, order[i].chunk * p + r, order[i].micro_batch});
     };
-    // What is on its way down and up again before the first gradient comes, and v − 1 groups.
+    // Those on their way down and up again before the first gradient comes, and v − 1 groups.
     const size_t ahead = v == 1 ? static_cast<size_t>(p - 1 - r)
                                 : static_cast<size_t>(2 * (p - 1 - r) + (v - 1) * group);
     size_t next = 0;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kRows = 3;
 
-// What a launch writes: gradients in the logits' place, then lse and picked of each row.
+// A launch's results: gradients in the logits' place, then lse and picked of each row.
 struct Written {
   std::vector<uint16_t> logits;
   std::vector<uint32_t> sums;

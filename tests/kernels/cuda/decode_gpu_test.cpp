@@ -1,5 +1,5 @@
-// What the host says of decoding on the GPU, and that every variant compiles without a spill. What
-// the kernel computes is checked on a device by bench/cuda/decode.py.
+// Tests what the host says of decoding on the GPU, and that every variant compiles without a spill.
+// The kernel's results are checked on a device by bench/cuda/decode.py.
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/cuda/attention_decode.h"

@@ -297,7 +297,7 @@ TEST_F(CudaPtx, Stmatrix) {
   EXPECT_EQ(out.host(), rows);
 }
 
-// What `mode` says of the operands: ptx_probe.cu.
+// The meaning of `mode` for the operands: ptx_probe.cu.
 void check_product(const std::vector<float>& got, const std::vector<float>& a,
                    const std::vector<float>& b, size_t width, size_t depth, bool a_mn, bool b_mn) {
   for (size_t m = 0; m < 64; ++m)

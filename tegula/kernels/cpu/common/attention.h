@@ -58,9 +58,9 @@ struct AttentionCall {
   // Scores are products times a positive scale: their order is the products' own. (The bound: a
   // reciprocal of the scale is formed.)
   bool has_plain_scores() const { return !has_extras() && scale > 0x1p-100f; }
-  // What the kernels' scores are multiples of until they are weighed.
+  // The unit that the kernels' scores are multiples of until they are weighed.
   float unit() const { return has_plain_scores() ? scale : 1.0f; }
-  // Of o, and of gradients.
+  // The type of o, and of gradients.
   DType result_type() const { return is_part ? DType::kF32 : q->dtype; }
   bool has_runs() const { return !q_runs.is_one() || !k_runs.is_one(); }
   bool has_extras() const { return softcap > 0 || bias != nullptr || alibi != nullptr; }
@@ -82,18 +82,18 @@ struct AttentionCall {
   }
 };
 
-// What a kernel takes besides plain operands.
+// The options that a kernel takes besides plain operands.
 struct AttentionTakes {
   bool e4m3 = false, pages = false;
   bool parts = false;  // of keys
 };
-// Of keys in pages, n_k is what a sequence has room for.
+// For keys in pages, n_k is what a sequence has room for.
 Result<AttentionCall> parse_attention(const Attrs& attrs, std::span<const TensorRef> in,
                                       bool is_backward, const AttentionTakes& takes = {});
 inline constexpr AttentionTakes kTakesPages = {.pages = true};
 inline constexpr AttentionTakes kTakesParts = {.pages = true, .parts = true};
 
-// What a row begins with, (o, lse) of the keys before it: the lse, -inf where there is none.
+// A row begins with (o, lse) of the keys before it. This is the lse, -inf where there is none.
 inline float lse_before(const AttentionCall& c, int64_t b, int64_t h, int64_t i) {
   const TensorRef* t = c.lse_before;
   return t == nullptr ? -__builtin_inff()
@@ -106,7 +106,7 @@ inline void copy_o_before(const AttentionCall& c, int64_t b, int64_t i, int64_t 
   const float* o = t.as<float>() + b * t.stride[0] + i * t.stride[1] + h * t.stride[2];
   for (int64_t k = 0; k < n; ++k) to[k] = o[(e + k) * t.stride[3]];
 }
-// What a row that sees a key does at its end, and where it goes on from others.
+// The work that a row that sees a key does at its end, and where it goes on from others.
 inline int64_t flops_of_row(const AttentionCall& c) {
   return 3 + c.dv + (c.o_before == nullptr ? 0 : 11 + 3 * c.dv);
 }
@@ -119,7 +119,7 @@ struct KeyRange {
 };
 // Those of its sequence, before masks by position.
 KeyRange sequence_keys(const AttentionCall& c, int64_t i);
-// Of rows whose positions are runs.
+// The keys of rows whose positions are runs.
 KeyRange keys_in_runs(const AttentionCall& c, int64_t i);
 // In registers for a plain batch: through memory, the range would be read before it has got there.
 inline KeyRange visible_keys(const AttentionCall& c, int64_t i) {

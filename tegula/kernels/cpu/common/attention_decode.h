@@ -1,4 +1,4 @@
-// What attention_decode takes of memory, and of calls.
+// The memory that attention_decode takes, and its calls.
 //
 // Order "amx_kb64": as "kb64" (common/attention.h) but for scores, whose sums over d are in the
 // order "amx_pairs" (isa/amx.h).

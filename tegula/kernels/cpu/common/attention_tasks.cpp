@@ -42,7 +42,7 @@ RowTasks::Next RowTasks::after(int64_t task, int64_t most) const {
   next.is_there = task + 1 < end || to < to_end;
   if (next.is_there) next.block = block(task + 1 < end ? task + 1 : to);
   if (to >= to_end) return next;
-  // Of that pair's keys the thread's part, and of this the task's.
+  // The task's part of the thread's part of that pair's keys.
   const int64_t keys = shape_.keys * (to_end - to) / blocks_;
   const double before = work_before(std::max(begin, pair_end(task) - blocks_));
   const double all = work_before(done) - before;
@@ -56,7 +56,7 @@ RowTasks::Next RowTasks::after(int64_t task, int64_t most) const {
   return next;
 }
 
-// Of all work, about, what the tasks before this one are.
+// The share of all work, about, that the tasks before this one are.
 double RowTasks::work_before(int64_t task) const {
   const int64_t pairs = task / blocks_;
   const InTurn x = in_turn(task % blocks_);

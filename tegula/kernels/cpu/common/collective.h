@@ -1,4 +1,4 @@
-// What the kernels of collectives share.
+// Shared by the kernels of collectives.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ bool supports_collective(const KernelQuery& q);
 // indices before it, one rank's share is a run of `run` elements.
 struct Runs {
   int64_t outer = 1, parts = 1, run = 1;
-  // Of the tensor in which all ranks' shares lie side by side.
+  // The runs of the tensor in which all ranks' shares lie side by side.
   Runs(const TensorRef& whole, int64_t dim, int64_t parts, int64_t n_ranks);
   int64_t count() const { return outer * parts; }
   // First element of run i, in a share of its own and in the whole.
@@ -46,7 +46,7 @@ struct Runs {
 };
 
 // to[0, n) = the tree over neighbours (ir/collective.h) of all ranks' operands from `from` on.
-// What the others have of it counts as sent by them.
+// The others' part of it counts as sent by them.
 void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
                 uint8_t* to);
 

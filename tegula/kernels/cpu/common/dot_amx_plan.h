@@ -25,7 +25,7 @@ inline KBlocks amx_cut(const Contraction& c, int64_t most = kAmxBlockTiles) {
   return {c.k_shards, (c.shard_k() + 31) / 32, most};
 }
 
-// Of a cut: the blocks of a pass over a task's columns.
+// The blocks of a pass over a task's columns.
 inline int64_t amx_pass_blocks(const KBlocks& cut) {
   return ceil_div(cut.count(), std::max<int64_t>(1, ceil_div(cut.total(), kAmxPassTiles)));
 }

@@ -60,7 +60,7 @@ struct I8Workspace {
       if (parts.count == 0)
         thread_bytes = 4 * p.m * std::min(kI8SomeColumns, round_up(p.n, kI8Strip));
     } else {
-      // Of 16 bits where there is no VPDPBUSD.
+      // Weights have 16 bits where there is no VPDPBUSD.
       const int64_t strip = 2 * kI8Strip * p.groups * round_up(p.e, kI8Pad);
       panel_bytes = std::max(strip, std::min(ceil_div(p.n, kI8Strip) * strip, kI8PanelBytes));
     }

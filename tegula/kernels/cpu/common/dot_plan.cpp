@@ -149,7 +149,7 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
 // its panels hold.
 void DotBlocks::set_groups(const Contraction& c, const DotTiles& tiles, int n_threads) {
   constexpr int64_t kLeastUses = 64;  // of an element that is packed
-  // Of a task: these, those after them, and two strips of b stay in L2.
+  // These rows of a task, those after them, and two strips of b stay in L2.
   constexpr int64_t kFewRows = 70;
   const int64_t k = std::max<int64_t>(1, c.k.count), strips = ceil_div(n, strip_n);
   if (tiles.is_fixed || tiles.panel_floats != kPanelFloats || k > kOwnK) return;

@@ -10,13 +10,13 @@ namespace tegula::kernel {
 // Where n is contiguous, a shard of k is one run of memory: threads share out shards, not columns.
 // Between rows of a shard's sums:
 constexpr int64_t thin_shard_row(int64_t n) { return round_up(n, kMaxTileN); }
-// Of all shards' sums, which stand behind the panels of a instead of all else.
+// The floats of all shards' sums, which stand behind the panels of a instead of all else.
 inline int64_t thin_shard_floats(const Contraction& c) {
   if (c.k_shards == 1 || c.batch.count != 1 || c.n.count < kThinColumns) return 0;
   return c.k_shards * std::min<int64_t>(c.m.count, kThinRows) * thin_shard_row(c.n.count);
 }
 
-// What few rows take: them as floats, and sums of shards. Whatever machine a plan is run on.
+// Bytes that few rows take: as floats, and sums of shards. Whatever machine a plan is run on.
 inline int64_t thin_bytes(const Contraction& c, const Tuning& tuning) {
   const int64_t a_floats = std::max(DotWorkspace(c, DotTiles(tuning, c, false)).a_floats,
                                     DotWorkspace(c, DotTiles(tuning, c, true)).a_floats);

@@ -17,7 +17,7 @@ Contraction contraction_of(const KernelQuery& q) {
   return c->last_is_m ? c->swapped() : *c;
 }
 
-// What a tuning comes to for one call.
+// The sizes that a tuning comes to for one call.
 struct Cut {
   DotTiles tiles;
   RegisterTile tile;

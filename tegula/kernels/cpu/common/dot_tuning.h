@@ -1,4 +1,4 @@
-// What a tuner may choose in dot_packed, and what it is expected to cost: sizes of dot_plan.h.
+// The sizes that a tuner may choose in dot_packed, and their expected cost: sizes of dot_plan.h.
 #pragma once
 
 #include "tegula/kernels/tuning.h"

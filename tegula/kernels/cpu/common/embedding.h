@@ -1,4 +1,4 @@
-// What `embedding` and its gradient share: ids, and rows of a table.
+// Shared by `embedding` and its gradient: ids, and rows of a table.
 #pragma once
 
 #include "tegula/kernels/cpu/common/contraction.h"

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kStates = kMostGridColumns + 1;  // of a grid: its place, its columns
 constexpr int64_t kSpins = 100;
 
-// Of a column: twice the rows that are done, and 1 while somebody is at the next one.
+// The state of a column: twice the rows that are done, and 1 while somebody is at the next one.
 std::atomic_ref<int32_t> state(int32_t* states, int64_t grid, int64_t column) {
   return std::atomic_ref<int32_t>(states[grid * kStates + 1 + column]);
 }

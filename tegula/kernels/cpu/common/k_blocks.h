@@ -6,7 +6,7 @@
 
 namespace tegula::kernel {
 
-// What happens to the chains of one piece of k. Slots are tiles of partial sums.
+// The work on the chains of one piece of k. Slots are tiles of partial sums.
 struct Piece {
   int64_t k = 0;
   int start = -1;  // the slot that holds the chain so far; -1: it starts from 0

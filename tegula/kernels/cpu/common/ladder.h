@@ -1,4 +1,4 @@
-// What the readable rungs of the matmul ladder share: which calls they serve.
+// Shared by the readable rungs of the matmul ladder: the calls that they serve.
 #pragma once
 
 #include "tegula/kernels/cpu/common/contraction.h"
@@ -10,7 +10,7 @@ inline constexpr int kLadderV1 = 4;   // v1: rows of a register tile; v2 is two 
 
 // Row-major f32 matrices, one batch, nothing after the sum.
 bool ladder_supports(const KernelQuery& q);
-// Of a call that they support.
+// The contraction of a call that they support.
 Contraction ladder_contraction(const KernelCall& call);
 
 }  // namespace tegula::kernel

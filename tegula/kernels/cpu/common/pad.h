@@ -58,7 +58,7 @@ struct PadCall {
         dim_(static_cast<int>(attrs.i("dim"))),
         step_(attrs.i("interior") + 1),
         n_(x.shape[dim_]),
-        // Of nothing, the new places are all there is.
+        // Where there is nothing, the new places are all there is.
         lo_(n_ > 0 ? attrs.i("lo") : y.shape[dim_]) {
     copied = part_of(y, dim_, lo_, n_, step_);
   }

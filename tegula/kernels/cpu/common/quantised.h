@@ -1,4 +1,4 @@
-// What dot_quantised_rows takes of memory besides its operands.
+// The memory that dot_quantised_rows takes besides its operands.
 #pragma once
 
 #include <algorithm>

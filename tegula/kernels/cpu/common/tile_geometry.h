@@ -55,7 +55,7 @@ struct TileGeometry {
 Status tile_geometry(const tile::Program& p, std::span<const TensorRef> in,
                      std::span<const TensorRef> out, TileGeometry& g);
 
-// What registers hold at most with that schedule, of all spaces that are nowhere larger than `g`'s.
+// The most that registers hold with that schedule, of all spaces nowhere larger than `g`'s.
 void most_elements_below(const TileGeometry& g, const tile::Schedule& s, bool is_resident,
                          int64_t& tile_elements, int64_t& long_elements);
 

@@ -164,7 +164,7 @@ void TileThread::add_steps(std::span<const MicroOp> code) {
   }
 }
 
-// What a step needs to know of the tile's size; the same for most tiles of a launch.
+// Tells steps what they need to know of the tile's size; the same for most tiles of a launch.
 void TileThread::shape_steps(const Box& box) {
   if (kept_->rows == box.rows && kept_->cols == box.cols) return;
   kept_->rows = box.rows, kept_->cols = box.cols;

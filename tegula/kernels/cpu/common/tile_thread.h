@@ -31,7 +31,7 @@ struct TileLayout {
 // The most that a launch of the same program takes whose space is nowhere larger than `g`'s.
 int64_t most_bytes_below(const tile::Program& p, const TileGeometry& g, int n_threads);
 
-// What all threads of a launch share.
+// The state that all threads of a launch share.
 struct TileLaunch {
   const tile::Program& program;
   const TileGeometry& g;

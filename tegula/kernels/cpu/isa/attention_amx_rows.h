@@ -1,4 +1,4 @@
-// What attention's forward and backward in tiles share.
+// Shared by attention's forward and backward in tiles.
 #pragma once
 
 #include "tegula/kernels/cpu/common/attention_amx.h"

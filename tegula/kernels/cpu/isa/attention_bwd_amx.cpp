@@ -213,7 +213,7 @@ class AmxBackward {
     pack_columns(d_o, do_d, do_rows_, c_.dv, r0, n, TileForm::kB, w.do_rb, kStrips);
   }
 
-  // Of q and do of one strip, as the gradients read them; rows whose do was not finite.
+  // Clears q and do of one strip, as the gradients read them; gives rows whose do was not finite.
   uint32_t clear_rows(const Pair& w, int index) const {
     uint32_t found = 0;
     for (int64_t e = 0; e < d_tiles_; ++e)

@@ -23,7 +23,7 @@ class ChainScores {
   int64_t q_floats(int64_t heads) const { return heads * q_floats(); }
   int64_t columns() const { return group_; }
 
-  // Of key heads, whose first query head is `head`.
+  // Packs the queries of key heads, whose first query head is `head`.
   void pack(const AttentionCall& c, int64_t batch, int64_t head, int64_t heads, float* q) const {
     const Loops of_group = loop_over(group_, c.q->stride[2]), of_d = loop_over(d_, c.q->stride[3]);
     for (int64_t h = 0; h < heads; ++h, head += group_, q += q_floats())
@@ -36,7 +36,7 @@ class ChainScores {
       });
   }
 
-  // Of keys [lo, hi) of all heads, the first of which has `keys`; 16 keys at a time.
+  // Attends to keys [lo, hi) of all heads, the first of which has `keys`; 16 keys at a time.
   void of_keys(Work&, const ThinRows<T>& keys, const Ahead& ahead, const float* q, int64_t heads,
                int64_t lo, int64_t hi, float* s) const {
     for (int64_t j = lo; j < hi; j += 16)
@@ -50,7 +50,7 @@ class ChainScores {
   static constexpr int kHeadsAtOnce = kLanes == 16 ? 1 : 2;
   int64_t q_floats() const { return d_ * group_ + kPanelSlack; }
 
-  // Of 16 keys from j on of kHeadsAtOnce heads, or of the last one.
+  // Attends to 16 keys from j on of kHeadsAtOnce heads, or of the last one.
   void of_sixteen(const ThinRows<T>& keys, const Ahead& ahead, const float* q, int64_t j, float* s,
                   bool is_whole) const {
     const Ahead nothing(keys.at, 0, 0);

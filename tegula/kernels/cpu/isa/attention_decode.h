@@ -94,7 +94,7 @@ class Decode {
   // Whose queries a thread's scratch holds: the first head of the batch, or -1.
   static int64_t& held(float* scratch) { return *reinterpret_cast<int64_t*>(scratch); }
 
-  // Of each sequence; returns the spans of all.
+  // Finds the keys of each sequence; returns the spans of all.
   int64_t find_keys() const {
     int64_t before = 0;
     AttentionCall one = c_;
@@ -116,14 +116,14 @@ class Decode {
     return next - keys_ - 1;  // the last that begins there: those without spans begin there, too
   }
 
-  // Of one head and span: sums of weighted values [dv], the largest score, the sum of weights.
+  // A head's part of a span: sums of weighted values [dv], the largest score, the sum of weights.
   float* part(int64_t batch, int64_t head, int64_t span) const {
     const DecodeKeys& k = keys_[batch];
     return parts_ + (k.before * c_.n_heads + head * k.spans + span) * space_.row_floats();
   }
 
-  // What a task keeps of one key head: scores or weights [group][64], sums of values in strips
-  // [group][kTileN], m [group] and l [group][16].
+  // The data that a task keeps of one key head: scores or weights [group][64], sums of values in
+  // strips [group][kTileN], m [group] and l [group][16].
   struct Head {
     ThinRows<T> values;  // of a block
     float *s, *o, *m, *l;
@@ -149,8 +149,8 @@ class Decode {
     return std::clamp<int64_t>(Scores::kAheadBytes / std::max<int64_t>(row_bytes, 1) / 16, 1, 4) *
            16;
   }
-  // What a loop over a block's rows of `heads` heads fetches, from the first one's on: as far as
-  // there are any, past the span, too, since most likely the next one is this thread's.
+  // The lines that a loop over a block's rows of `heads` heads fetches, from the first one's on: as
+  // far as there are any, past the span, too, since most likely the next one is this thread's.
   Ahead ahead_of(const TensorRef& of, const Task& t, int64_t width, int64_t k0) const {
     const ThinRows<T> x = rows_of(of, t, 0, k0);
     const auto size = static_cast<int64_t>(sizeof(T));

@@ -25,7 +25,7 @@ class TileScores {
   int64_t q_floats(int64_t heads) const { return ceil_div(heads, heads_of_tile_) * tile_floats(); }
   int64_t columns() const { return kTile; }
 
-  // Of key heads, whose first query head is `head`.
+  // Packs the queries of key heads, whose first query head is `head`.
   void pack(const AttentionCall& c, int64_t batch, int64_t head, int64_t heads, float* q) const {
     std::fill_n(q, q_floats(heads), 0.0f);
     const bf16* from = c.q->as<const bf16>() + offset4(*c.q, batch, 0, head);
@@ -37,7 +37,7 @@ class TileScores {
     }
   }
 
-  // Of keys [lo, hi) of all heads, the first of which has `keys`. Queries stay in tiles.
+  // Attends to keys [lo, hi) of all heads, the first of which has `keys`. Queries stay in tiles.
   void of_keys(Work& w, const ThinRows<bf16>& keys, const Ahead& ahead, const float* q,
                int64_t heads, int64_t lo, int64_t hi, float* s) const {
     for (int64_t h0 = 0; h0 < heads; h0 += heads_of_tile_, q += tile_floats()) {

@@ -139,8 +139,8 @@ class Flash {
     }));
     return t;
   }
-  // What is fetched beside task i: the queries of the next one, and keys that are packed next,
-  // unless somebody does so already.
+  // The rows that are fetched beside task i: the queries of the next one, and keys that are packed
+  // next, unless somebody does so already.
   RowTasks::Next after(const Round& round, int64_t i) const {
     if (local_keys_) return {};
     const int64_t key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
@@ -157,7 +157,7 @@ class Flash {
     float *q, *s, *o, *keys;
     QueryRow row[kRowBlock];
     StripKeys strip[kStripsOfRows];
-    // Of the span: m in units of unit() (`shift`: 0 where it is -inf), sums of weights by lane.
+    // The span's m in units of unit() (`shift`: 0 where it is -inf), sums of weights by lane.
     float m[kRowBlock], shift[kRowBlock];
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0, pairs = 0;  // operations; of a row and a key that it sees
@@ -292,7 +292,7 @@ class Flash {
       std::fill_n(x.o, o_floats, 0.0f);
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
       std::fill_n(x.l[0], x.rows * 16, 0.0f);
-      // Of this span alone, lest what lies between two sequences be done.
+      // Takes the keys of this span alone, lest what lies between two sequences be done.
       const auto [at, end] = keys_between(x, span * kKeySpan, (span + 1) * kKeySpan);
       int64_t k0 = at / kKeyBlock * kKeyBlock;
       for (int64_t n; k0 < end; k0 += n * kKeyBlock) {
@@ -345,8 +345,8 @@ class Flash {
     }
   }
 
-  // What is fetched beside the work: first lines that finish() will write, then the next task's
-  // queries, then keys and values that are packed next.
+  // Adds what is fetched beside the work: first lines that finish() will write, then the next
+  // task's queries, then keys and values that are packed next.
   void add_far(Block& x, const Task& t, const RowTasks::Next& next) const {
     const auto add_rows = [&](const TensorRef& of, const RowBlock& rows, bool is_written) {
       const int64_t b = rows.pair / c_.n_kv_heads, head = rows.pair % c_.n_kv_heads * c_.group;
@@ -410,7 +410,7 @@ class Flash {
     x.executed += 2 * n * kTileM * kKeyBlock * (c_.d + round_up(c_.dv, kLanes));
     x.pairs += n * kTileM * kKeyBlock;
   }
-  // Of blocks [first, last) behind `keys`.
+  // Adds the values of blocks [first, last) behind `keys`.
   void add_values(Block& x, int64_t strip, const float* keys, int64_t first, int64_t last) const {
     const int64_t next = key_block_floats(c_);
     for (int64_t e = 0; e < n_strips_v(); ++e) {

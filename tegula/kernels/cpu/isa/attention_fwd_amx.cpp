@@ -186,8 +186,8 @@ class AmxForward {
     j.goes_on = x.has_sums;
     return j;
   }
-  // What the tile unit does while an item is weighed: the values of the one before, then the scores
-  // of the next, spread over the item's quads of tiles.
+  // The work of the tile unit while an item is weighed: the values of the one before, then the
+  // scores of the next, spread over the item's quads of tiles.
   struct Beside {
     Tiles& t;
     TileJob &values, &scores;
@@ -317,7 +317,7 @@ class AmxForward {
     return k;
   }
 
-  // Of the chunk's first 32 keys; 32 more lie a block on.
+  // The scores of the chunk's first 32 keys; 32 more lie a block on.
   static const float* scores_of(const Buffer& w, int r) { return w.s + r * kStrip; }
   static char* weights_of(const Buffer& w, int r) {
     return w.p + r / kTile * kTileBytes + r % kTile * 64;

@@ -1,4 +1,4 @@
-// What attention's forward and backward share per row: where it lies, its scores, its mask.
+// Shared by attention's forward and backward, per row: where it lies, its scores, its mask.
 #pragma once
 
 #include "tegula/kernels/cpu/common/attention.h"
@@ -58,8 +58,8 @@ static inline StripKeys strip_keys(const QueryRow* row, int rows) {
   }
   return s;
 }
-// Of n keys that are there, of which some row of the strip sees `seen`: half a tile will often do
-// on the mask's edge.
+// The columns to do of n keys that are there, of which some row of the strip sees `seen`: half a
+// tile will often do on the mask's edge.
 static inline int columns_of_tile(int64_t n, int64_t seen) {
   return static_cast<int>(std::min({n, int64_t{kTileN}, seen <= kLanes ? int64_t{kLanes} : n}));
 }
@@ -146,7 +146,7 @@ TEGULA_VEC Vm lanes_in(int base, int64_t lo, int64_t hi) {
   return gti(i, set1i(clamp(lo - 1))) & gti(set1i(clamp(hi)), i);
 }
 
-// Of the forward's softmax: a row's scores of a block of keys, and when its maximum moves.
+// The forward's softmax: a row's scores of a block of keys, and when its maximum moves.
 inline constexpr float kInf = __builtin_inff();
 inline constexpr float kMostWeight = 256;  // of a lane's weights in a block of keys
 using BlockScores = Row16[kKeyBlock / 16];

@@ -92,7 +92,7 @@ struct ThinScores {
       }
     }
   }
-  // What is left, and what has no square: an element at a time.
+  // The rest, and what has no square: an element at a time.
   __attribute__((always_inline)) void add_one(Acc& acc, int64_t e) const {
 #pragma GCC unroll unrolled(2)
     for (int h = 0; h < kHeads; ++h) {

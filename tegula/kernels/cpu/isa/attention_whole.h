@@ -1,4 +1,4 @@
-// What attention's forward and backward do where a whole strip of rows sees all 64 keys of a block
+// Loops of attention's forward and backward where a whole strip of rows sees all 64 keys of a block
 // and scores are plain. The chains are those of the other tiles; nothing is asked per tile, and
 // exponentials go four at a time, or a chain would wait for itself.
 #pragma once
@@ -14,7 +14,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 // Functions of their own: inlined, accumulators would live in memory.
 #define TEGULA_APART __attribute__((noinline, unused)) static
 
-// Of kM rows and kNv vectors of columns.
+// A tile of kM rows and kNv vectors of columns.
 template <int kM = kTileM, int kNv = kTileNv>
 using WholeTile = Vf[kM][kNv];
 

@@ -12,7 +12,7 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-// What both directions do: panels of w's columns, strips of tokens, tiles of logits.
+// Shared by both directions: panels of w's columns, strips of tokens, tiles of logits.
 template <class T>
 struct Logits {
   const KernelCall& call;

@@ -119,7 +119,7 @@ class AmxForward {
   float *m_, *l_;
 };
 
-// What the gradients are computed from besides x, w and targets, and where they go.
+// The gradients' operands besides x, w and targets, and where they go.
 struct AmxGradients {
   const TensorRef &lse, &dlse, &dpicked, &dx, &dw;
 };

@@ -1,4 +1,4 @@
-// What cross-entropy does with a token's logits, however they are formed.
+// Cross-entropy's work on a token's logits, however they are formed.
 #pragma once
 
 #include <algorithm>

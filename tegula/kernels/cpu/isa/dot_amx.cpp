@@ -14,7 +14,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 constexpr int kSums = kStrip * kStrip;
 
-// What is left to do with sums once their products are formed, beside the next piece's products,
+// The rest of the work with sums once their products are formed, beside the next piece's products,
 // which leave vector units idle: sums = merge_i + sums, and the epilogue of final ones.
 struct Rest {
   float* sums = nullptr;  // [32][32]
@@ -22,7 +22,7 @@ struct Rest {
   int n_with = 0;
   int rows = 0, vectors = 0;
   int row = 0;  // the next; none are left at `rows`
-  // Of final sums, rows [begin, end).
+  // Finishes final sums, rows [begin, end).
   void (*finish)(const Rest&, int begin, int end) = nullptr;
   EpilogueArgs last{};
   const void* bias = nullptr;
@@ -84,8 +84,8 @@ TEGULA_VEC void end_streams() {
 #endif
 }
 
-// What is done beside products for those that follow: lines of the next strip of b are fetched into
-// L2, or its next block is packed.
+// The work that is done beside products for those that follow: lines of the next strip of b are
+// fetched into L2, or its next block is packed.
 struct Beside {
   enum Kind : uint8_t {
     kFetch,    // steps are lines
@@ -162,7 +162,7 @@ struct AmxSums {
   TEGULA_TILE bool are_due() const {
     return due.sums != nullptr && due_m == kM && due_n == kN;
   }
-  // What was due has been stored.
+  // Everything that was due has been stored.
   TEGULA_TILE void stored() {
     rest.step(kStrip);
     rest = due, due.sums = nullptr;
@@ -412,7 +412,7 @@ class AmxDot {
     }
   }
 
-  // Of a task: what it keeps on the stack, and what is done with sums.
+  // A task's state: what it keeps on the stack, and what is done with sums.
   struct State {
     Tiles tiles;
     AmxSums sums;

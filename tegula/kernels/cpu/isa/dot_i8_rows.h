@@ -1,4 +1,4 @@
-// What the kernels of dot_i8 share: rows of x, panels of weights, and the end of a sum.
+// Shared by the kernels of dot_i8: rows of x, panels of weights, and the end of a sum.
 #pragma once
 
 #include "tegula/kernels/cpu/common/dot_i8_plan.h"
@@ -7,7 +7,7 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
-// What lies in tiles, rows of x and weights, is [tile][16 rows][64 bytes]; kTiles: rows of x do,
+// Rows of x and weights that lie in tiles are [tile][16 rows][64 bytes]; kTiles: rows of x do,
 // too.
 inline constexpr int64_t kTileBytes64 = 1024;
 
@@ -142,7 +142,7 @@ class I8Call {
     for (const int32_t x : each) sum += x;
     return sum;
   }
-  // Of signed bytes, four to a lane.
+  // Sums of signed bytes, four to a lane.
   TEGULA_VEC Vi sum_bytes(Vi x) {
     const Vi u = x ^ set1i(INT32_MIN + 0x808080), low = set1i(0x00ff00ff), one = set1i(0x00010001);
     return madd16(u & low, one) + madd16(shr<8>(u) & low, one) - set1i(4 * 128);

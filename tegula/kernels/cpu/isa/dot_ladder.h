@@ -1,7 +1,7 @@
 // The middle rungs of the matmul ladder: out[m, n] = a[m, k]·b[k, n], f32, for reading.
 //
-// What a rung reads, in elements, for n × n matrices (Chen 2022, Deep Learning Systems, lecture on
-// hardware acceleration; derived at each rung): "memory" is whatever lies beyond the cache that
+// The reads of a rung, in elements, for n × n matrices (Chen 2022, Deep Learning Systems, lecture
+// on hardware acceleration; derived at each rung): "memory" is whatever lies beyond the cache that
 // holds a block, "L1" what the multiply-adds load.
 #pragma once
 

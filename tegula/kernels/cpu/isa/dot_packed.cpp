@@ -214,7 +214,7 @@ class PackedDot {
       const ABlock a = a_block(h, t, plan, block, packed, mine);
       const MicroArgs shared = block_args(plan, local);
       int64_t fetched = 0;  // steps
-      // Of strip i of a and those after it.
+      // The tiles of strip i of a and those after it.
       const auto tiles = [&](int64_t i, int64_t n_tiles, int64_t j, const float* b,
                              const NextStrip& next) {
         Tile x{};
@@ -334,13 +334,13 @@ class PackedDot {
     int vectors() const { return (cols + kLanes - 1) / kLanes; }
   };
 
-  // Of the first output of a task.
+  // The place of the first output of a task.
   float* plain_out(const Held& h, const Task& t) const {
     return reinterpret_cast<float*>(out_) + c_.batch.offset(h.batch0 + t.batch, kOut) +
            (h.m0 + t.m0) * out_row_ + h.n0 + t.n0;
   }
 
-  // What the tiles of a block of k share.
+  // The arguments that the tiles of a block of k share.
   MicroArgs block_args(const KBlock& plan, float* local) const {
     MicroArgs u;
     u.a_stride = a_row_;
@@ -420,7 +420,7 @@ class PackedDot {
         const float* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA);
         const int64_t row = is_chunked_ ? a_row_ : 1, strip = tile_m_ * row;
         *block = {packed, block->next, 0, a + (h.m0 + t.m0) * row + plan.k0 * a_k_, strip};
-        // What tiles leave: a last chunk that is not whole, a last strip that is not.
+        // The rest that tiles leave: a last chunk that is not whole, a last strip that is not.
         for (int64_t i = 0; i < t.m; i += tile_m_) {
           const int64_t rows = std::min<int64_t>(tile_m_, t.m - i);
           const int64_t done = rows < tile_m_ ? 0

@@ -14,7 +14,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 // read in runs, not one cache line each.
 inline constexpr int64_t kPackStrips = 4, kPackK = 64;
 
-// Of f32 panels; kPairs: k counts pairs, bf16's two neighbours in a float's place.
+// Packs panels of f32; kPairs: k counts pairs, bf16's two neighbours in a float's place.
 template <class In, bool kPairs>
 class PanelPacker {
   static constexpr int64_t kPerStep = kPairs ? 2 : 1;  // k
@@ -85,7 +85,7 @@ class PanelPacker {
       pack_panel(src, lanes, c_.k, operand, first, width, k0, n_k, dst, ld);
     }
   }
-  // Of so many whole strips, at most kPackStrips.
+  // The function for so many whole strips, at most kPackStrips.
   static PackStripsFn<In> strips_fn(int64_t strips) {
     if constexpr (kPairs) {
       constexpr PackStripsFn<In> kPack[] = {

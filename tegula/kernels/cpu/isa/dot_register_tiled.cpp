@@ -2,7 +2,7 @@
 //
 // A step of k loads v1 elements of a and v2 of b for v1·v2 multiply-adds, and no sum: over n³
 // multiply-adds that is n³/v2 loads of a and n³/v1 of b. Memory reads stay those of rung 2.
-// What it still pays: rows of b lie n floats apart, a new page and often the same cache set at each
+// Its remaining cost: rows of b lie n floats apart, a new page and often the same cache set at each
 // step of k. Panels (rung 4) make both operands contiguous.
 #include "tegula/kernels/cpu/isa/dot_ladder.h"
 #include "tegula/kernels/cpu/isa/table.h"

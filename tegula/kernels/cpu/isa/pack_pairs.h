@@ -15,7 +15,7 @@ TEGULA_VEC Vf load(const Pair* p) { return swap_halves(load(reinterpret_cast<con
 TEGULA_VEC Vf load_n(const Pair* p, int n) {
   return swap_halves(load_n(reinterpret_cast<const float*>(p), n));
 }
-// Of two rows of k.
+// The pairs of two rows of k.
 TEGULA_VEC Vf zip_pairs(Vf first, Vf second) {
   return as_float(bits(first) | bits(upper_halves(second)));
 }

@@ -11,7 +11,7 @@ inline constexpr int kQuadColumns = 4 * kLanes;  // of four vectors of quads
 
 #if defined(TEGULA_ISA_AVX512)
 TEGULA_VEC Vi madd16(Vi a, Vi b) { return {_mm512_madd_epi16(a.v, b.v)}; }
-// Of each 16 bytes the lower, or the upper, half of either, in turn.
+// In each 16 bytes the lower, or the upper, half of either, in turn.
 TEGULA_VEC Vi low8(Vi a, Vi b) { return {_mm512_unpacklo_epi8(a.v, b.v)}; }
 TEGULA_VEC Vi high8(Vi a, Vi b) { return {_mm512_unpackhi_epi8(a.v, b.v)}; }
 TEGULA_VEC Vi low16(Vi a, Vi b) { return {_mm512_unpacklo_epi16(a.v, b.v)}; }

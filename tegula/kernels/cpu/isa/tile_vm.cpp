@@ -79,7 +79,7 @@ void random_uniform_at(const TileOp& o) {
       index, [=](int64_t at) { return philox_uniform(seed, stream, static_cast<uint64_t>(at)); });
 }
 
-// What a reduction reads: a value, or a product that nothing else needs.
+// The operand of a reduction: a value, or a product that nothing else needs.
 struct Value {
   static constexpr int kN = 1;
   TEGULA_VEC_CALL Vf operator()(Vf a) const { return a; }
@@ -123,7 +123,7 @@ struct Smallest {
   }
 };
 
-// What a row in several chunks keeps between them.
+// The state that a row in several chunks keeps between them.
 struct alignas(64) KeptLanes {
   float part[16];
   double total[16];

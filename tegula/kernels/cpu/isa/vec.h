@@ -95,7 +95,7 @@ TEGULA_VEC_LONG Vi narrow_bf16(Vf a) {
   return select(is_nan(a), shr<16>(u) | set1i(0x40), rounded);
 }
 
-// What a stored bf16 widens to.
+// The value that a stored bf16 widens to.
 TEGULA_VEC_LONG Vf round_bf16(Vf a) {
 #if defined(__AVX512BF16__)
   return widen_bf16(narrow_bf16(a));

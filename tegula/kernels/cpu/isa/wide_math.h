@@ -135,7 +135,7 @@ TEGULA_VEC_LONG Wd log10(Wd x) {
 }
 TEGULA_VEC_LONG Wd log1p(Wd x) {
   const Wd u = x + 1;
-  // What rounding took from u: nothing where x is larger than 1 that would matter.
+  // The part that rounding took from u: nothing where x is larger than 1 that would matter.
   const Wd lost = select(abs(x) < 1, x - (u - 1), wide(0));
   const WideLog l = log_parts(u);
   const Wd y = log_limits(u, l.e * kLn2 + (l.log_m + lost / u));

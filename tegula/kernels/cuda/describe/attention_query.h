@@ -30,16 +30,16 @@ inline bool is_copyable(const TensorRef& t) {
          reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
 
-// Of bf16, f16, f32 or e4m3, with the features that the call has.
+// The shape of bf16, f16, f32 or e4m3, with the features that the call has.
 AttentionShape shape_of(const kernel::AttentionCall& c);
 
-// Of o, for q, k and v of a type.
+// The type of o, for q, k and v of a type.
 DType result_type(DType t);
 
 // The factors of q (0), k (1) or v (2) in e4m3.
 AttentionDescale descale_of(const kernel::AttentionCall& c, int which);
 
-// What the call's features read.
+// The parameters that the call's features read.
 AttentionFeatureParams given_of(const kernel::AttentionCall& c);
 
 // A forward call, but for what only some kernels read: the counter, and factors of e4m3.

@@ -1,4 +1,4 @@
-// What the rungs below the Hopper kernel take: bf16, causal or not, any strides of rows.
+// The calls that the rungs below the Hopper kernel take: bf16, causal or not, any strides of rows.
 #pragma once
 
 #include "tegula/kernels/cuda/attention_rungs.h"

@@ -1,5 +1,5 @@
-// What the descriptors of CUDA kernels share: they judge a query by its target alone, so that a
-// plan for a GPU is made where there is none.
+// Shared by the descriptors of CUDA kernels. They judge a query by its target alone, so that a plan
+// for a GPU is made where there is none.
 #pragma once
 
 #include "tegula/kernels/cuda/capability.h"
@@ -13,7 +13,7 @@ bool passes(const KernelQuery& q) {
   return kCheck(q).ok();
 }
 
-// What the tensor cores multiply as it is.
+// The types that the tensor cores multiply as it is.
 inline bool is_narrow_float(DType t) { return t == DType::kBF16 || t == DType::kF16; }
 
 // unsupported unless the target has the capability `least`, or one up to `most`.

@@ -8,7 +8,7 @@
 
 namespace tegula::cuda {
 
-// Of what the op computes: lse and picked, gradients, or both.
+// The part that the op computes: lse and picked, gradients, or both.
 enum class CrossEntropyPart : uint8_t { kForward, kBackward, kGrads };
 
 // Forward: tokens at a time, at most, whose logits are there at once.

@@ -18,7 +18,7 @@ inline DecodeShape decode_shape(const kernel::AttentionCall& c, const Target& ta
                 .window_left = c.left,
                 .page_size = c.page,
                 .is_f16 = c.q->dtype == DType::kF16};
-  // Of pages a sequence's bits are its own, whatever the batch.
+  // With pages a sequence's bits are its own, whatever the batch.
   if (c.page == 0 && s.n_heads_kv > 0 && s.n_heads_q % s.n_heads_kv == 0)
     s.heads = decode_heads(s, target.multiprocessors);
   return s;

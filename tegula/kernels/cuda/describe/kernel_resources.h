@@ -1,5 +1,5 @@
-// What the compiled variants take, kept so that it can be told where there is neither a GPU nor a
-// compiler: written by `tegula_cuda_compile --resources FILE` (NVRTC 13.0).
+// The resources that the compiled variants take, kept so that it can be told where there is neither
+// a GPU nor a compiler: written by `tegula_cuda_compile --resources FILE` (NVRTC 13.0).
 #pragma once
 
 #include <span>

@@ -19,14 +19,14 @@
 
 namespace tegula::cuda {
 
-// What a multiprocessor has.
+// The limits of a multiprocessor.
 struct MultiprocessorLimits {
   int threads = 0, blocks = 0, registers = 65536;
   int64_t smem_bytes = 0;
 };
 MultiprocessorLimits multiprocessor_limits(int capability);
 
-// What a kernel takes.
+// The resources that a kernel takes.
 struct KernelUse {
   int threads = 0;         // of a block
   int registers = 0;       // of a thread

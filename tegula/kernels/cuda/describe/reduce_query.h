@@ -1,5 +1,5 @@
-// What the reductions over any dims take. One kernel serves every layout; a row program (fused) is
-// chosen before it where trailing dims are reduced and something follows.
+// The calls that the reductions over any dims take. One kernel serves every layout; a row program
+// (fused) is chosen before it where trailing dims are reduced and something follows.
 #pragma once
 
 #include "tegula/kernels/cuda/describe/check.h"

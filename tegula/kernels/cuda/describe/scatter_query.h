@@ -1,4 +1,4 @@
-// What a scatter whose slices meet sorts in its workspace: rows of ids.
+// The rows that a scatter whose slices meet sorts in its workspace: rows of ids.
 #pragma once
 
 #include "tegula/kernels/cpu/common/gather.h"

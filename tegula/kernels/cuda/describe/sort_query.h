@@ -1,4 +1,4 @@
-// What sort takes: rows longer than a tile are merged between two copies in the workspace.
+// Describes sort: rows longer than a tile are merged between two copies in the workspace.
 #pragma once
 
 #include "tegula/base/round.h"

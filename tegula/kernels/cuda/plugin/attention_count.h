@@ -1,4 +1,4 @@
-// What a launch of attention does, for the run's counters.
+// The work of a launch of attention, for the run's counters.
 #pragma once
 
 #include "tegula/kernels/cpu/common/attention.h"

@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kMostPart_bytes = 64 << 10;
 constexpr int kPastTheLast = 1 << 30, kMostRepeatedTasks = 64;
 
-// What stands for the workspace that attention has of the kernel itself, in place of the plan's,
-// which lies where others still read.
+// Stands for the workspace that attention has of the kernel itself, in place of the plan's, which
+// lies where others still read.
 constexpr MemoryRange kOwnWorkspace{1, 2};
 
 Touched touched_by(const WorkInOrder& w) {
@@ -39,13 +39,13 @@ Touched touched_by(const WorkInOrder& w) {
   return t;
 }
 
-// Of the parts of a unit.
+// The bytes of the parts of a unit.
 int64_t unit_bytes(const MatvecParams& p) {
   return int64_t{p.k} / kPartK * p.m * kUnitColumns * int64_t{sizeof(float)};
 }
 
-// What is no pointer and the same in all calls, whose words these are, is the text's: numbers that
-// the compiler knows cost no instructions.
+// A parameter that is no pointer and the same in all calls, whose words these are, is the text's:
+// numbers that the compiler knows cost no instructions.
 void make_constant(TileCall& call, std::span<const std::vector<uint64_t>> calls) {
   for (size_t i = 0; i < call.params.size(); ++i) {
     TileParam& p = call.params[i];
@@ -259,7 +259,7 @@ bool Chain::add_put(Step step, const PutLaunch& launch) {
   return true;
 }
 
-// What is no product and no attention.
+// Adds a call that is no product and no attention.
 bool Chain::add_small(size_t i, Step step) {
   const Prepared* p = work_[i].prepared;
   if (const auto* program = dynamic_cast<const TileLaunch*>(p))

@@ -25,7 +25,7 @@ class TileLaunch;
 
 class Chain {
  public:
-  // Of products of at most so many rows.
+  // A chain of products of at most so many rows.
   Chain(std::span<const WorkInOrder> work, std::span<const MemoryRange> constant,
         const Target& target, int most_rows)
       : work_(work), constant_(constant), target_(&target), most_rows_(most_rows) {}
@@ -48,7 +48,7 @@ class Chain {
     size_t work = 0;                      // most of what it does
     int64_t a_bytes = 0, unit_bytes = 0;  // of products: of a, of the parts of a unit
   };
-  // Of shared memory, bytes; and stages of the ring.
+  // Bytes of shared memory; and stages of the ring.
   struct Sizes {
     int64_t record = 0, scratch = 0, stages = 0, lent = 0, smem = 0;
   };

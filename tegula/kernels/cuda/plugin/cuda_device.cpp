@@ -180,7 +180,7 @@ Result<Device*> open_cuda_device() {
 std::string arch_of(int capability) { return cat("sm_", capability, capability >= 90 ? "a" : ""); }
 
 Result<void*> zeroed_memory(int64_t bytes) {
-  // What was given before is in prepared launches: it is kept.
+  // Memory that was given before is in prepared launches: it is kept.
   static void* memory = nullptr;
   static int64_t size = 0;
   if (size < bytes) {

@@ -56,7 +56,7 @@ struct Activity {
   uint64_t start_ns = 0, end_ns = 0;
 };
 
-// What CUPTI handed over, from threads of its own.
+// The records that CUPTI handed over, from threads of its own.
 struct Collected {
   std::mutex mutex;
   std::vector<Activity> activities;

@@ -1,5 +1,5 @@
-// What the device did and when, by its own clock: records of NVIDIA's CUPTI (activity API), found
-// in libcupti.so at run time as the driver is. Kernels of a replayed graph have a record each.
+// The device's work, by its own clock: records of NVIDIA's CUPTI (activity API), found in
+// libcupti.so at run time as the driver is. Kernels of a replayed graph have a record each.
 #pragma once
 
 #include <vector>

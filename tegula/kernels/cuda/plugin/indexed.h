@@ -14,7 +14,7 @@ namespace tegula::cuda {
 Status launch_gather(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
                      const TensorRef& y, const Stream& to);
 enum class Meet : uint8_t { kSet, kAdd, kMul, kMax, kMin };
-// Of prepare_put: calls are IndexParams.
+// The launch of prepare_put: calls are IndexParams.
 class PutLaunch final : public JoinableLaunch {
  public:
   PutLaunch(const JoinableKernel& kernel, const IndexParams& p, int64_t n_blocks,

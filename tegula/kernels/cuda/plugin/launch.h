@@ -1,5 +1,5 @@
-// What the launches of the plug-in share: a compiled variant is loaded once, and a call that is
-// made ready is a list of launches.
+// Shared by the launches of the plug-in: a compiled variant is loaded once, and a call that is made
+// ready is a list of launches.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace tegula::cuda {
 
 // The code of a variant for the open device: built in, else from the kernel cache, else compiled.
 Result<std::string> cubin_of(std::string_view source, const std::vector<std::string>& defines);
-// Of a text that no file holds; `path` is for messages. Any thread may ask.
+// The cubin of a text that no file holds; `path` is for messages. Any thread may ask.
 Result<CachedKernel> cubin_of_text(const std::string& path, const std::string& text,
                                    const std::vector<std::string>& defines);
 

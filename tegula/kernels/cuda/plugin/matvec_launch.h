@@ -9,7 +9,7 @@
 
 namespace tegula::cuda {
 
-// What a block makes of c.
+// The part that a block makes of c.
 struct MatvecTile {
   int64_t rows, columns;
   bool is_mn_major = false;

@@ -16,7 +16,7 @@ namespace {
 constexpr int kOldestPersistent = 90, kMostRows = 8;
 constexpr int64_t kFewestStages = 7, kMostStages = 12;
 constexpr int64_t kMostRecord_bytes = 16 * kWorkers;
-// What attention keeps: a number, and one a thread.
+// The numbers that attention keeps: a number, and one a thread.
 constexpr int64_t kKept_bytes = 4 + 4 * kWorkers;
 constexpr int64_t kBarriers_bytes = 16, kNext_bytes = 32;  // of a stage; of the next step
 
@@ -59,7 +59,7 @@ std::optional<Chain::Sizes> Chain::sizes() const {
     z.lent =
         ceil_div(std::max(int64_t{attention_->smem_bytes()} - z.scratch, int64_t{0}) + kKept_bytes,
                  int64_t{kStageBytes});
-  // What is dynamic begins aligned behind it.
+  // Dynamic memory begins aligned behind it.
   const int64_t fixed = round_up(
       std::accumulate(fixed_bytes_.begin(), fixed_bytes_.end(), int64_t{0}), int64_t{1024});
   const int64_t beside = z.scratch + kPersistentRecords * z.record + kNext_bytes;

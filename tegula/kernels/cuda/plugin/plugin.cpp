@@ -1,4 +1,4 @@
-// What libtegula_cuda.so exports.
+// The exports of libtegula_cuda.so.
 #include "tegula/kernels/cuda/cache.h"
 #include "tegula/kernels/cuda/plugin/ahead.h"
 #include "tegula/kernels/cuda/plugin/cuda_device.h"

@@ -10,7 +10,7 @@ TensorRef reversed(TensorRef t, int dim) {
 
 Status launch_scan(const char* name, bool is_recurrence, DType t, const LineParams& p,
                    const Stream& to) {
-  // Of few lines a tile has longer parts.
+  // With few lines a tile has longer parts.
   const int lines = p.lines.count >= 32 ? 32 : p.lines.count >= 2 ? 8 : 1;
   std::vector<std::string> defines = line_defines(t);
   defines.emplace_back("--ftz=true");  // as on the CPU

@@ -9,7 +9,7 @@ namespace tegula::cuda {
 
 namespace {
 
-// Of each text: the code, from when one thread begins to make it, then the module.
+// Each text: the code, from when one thread begins to make it, then the module.
 struct Texts {
   std::mutex one;
   std::set<std::string> begun;

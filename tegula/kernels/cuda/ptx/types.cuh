@@ -25,12 +25,12 @@ using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-// What the L2 should do with the lines read: encoded policies, as createpolicy would make them.
+// How the L2 should deal with the lines read: encoded policies, as createpolicy would make them.
 constexpr u64 kEvictNormal = 0x1000000000000000;
 constexpr u64 kEvictFirst = 0x12F0000000000000;
 constexpr u64 kEvictLast = 0x14F0000000000000;
 
-// What the driver's cuTensorMapEncodeTiled fills in: opaque, and passed as a __grid_constant__.
+// Filled in by the driver's cuTensorMapEncodeTiled: opaque, and passed as a __grid_constant__.
 struct alignas(64) TensorMap {
   u64 words[16];
 };
@@ -93,7 +93,7 @@ __device__ inline float element_to_float(u8 bits) {  // of e4m3
   return x;
 }
 
-// What lies in the tensors: of results, and of what is read.
+// The elements of the tensors: of results, and of what is read.
 #if TEGULA_F32
 using Element = float;
 __device__ inline float element_to_float(float x) { return x; }

@@ -1,5 +1,5 @@
-// What an emulated cubin (a shared library made of a kernel's text) and the emulated driver know of
-// each other. Read by both sides; plain types, so that it needs no header.
+// All that an emulated cubin (a shared library made of a kernel's text) and the emulated driver
+// know of each other. Read by both sides; plain types, so that it needs no header.
 #pragma once
 
 namespace tegula::emulated {
@@ -12,12 +12,12 @@ struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// What a thread of a running block may know.
+// The facts that a thread of a running block may know.
 struct Thread {
   Dim3 thread_index, block_index, block_dim, grid_dim;
 };
 
-// What the driver writes into a tensor map: a box of a tensor of 4 dims, fastest first.
+// The data that the driver writes into a tensor map: a box of a tensor of 4 dims, fastest first.
 inline constexpr unsigned long long kTensorBoxMark = 0x7e6u << 20 | 0xb0c5;
 struct TensorBox {
   unsigned long long mark;
@@ -30,7 +30,7 @@ struct TensorBox {
 // Given the slots of all lanes that have met (of the others: null), in the turn of the last.
 using Join = void (*)(void* const (&slots)[kWarpSize], unsigned lanes);
 
-// What the driver does for the running thread.
+// The services of the driver for the running thread.
 struct Machine {
   // At barrier `id` (0 is __syncthreads) of `n_threads` threads (0: of the whole block): counts,
   // and with `waits` goes on when all have come.
@@ -53,7 +53,7 @@ struct Machine {
   void (*await_copies)(unsigned n_left);  // does all but the last groups
   // A wait in a loop has got on.
   void (*get_on)();
-  // Of a cubin that checks for races: an access; what takes and gives order by its address, as
+  // For a cubin that checks for races: an access; what takes and gives order by its address, as
   // atomics and volatile accesses do; the two apart.
   void (*access)(const void* data, unsigned bytes, bool writes);
   void (*order)(const void* data);

@@ -99,7 +99,7 @@ struct Row {
   auto operator<=>(const Row&) const = default;
 };
 
-// Of the covering set, in order; empty after an error, which was printed.
+// The resources of the covering set, in order; empty after an error, which was printed.
 std::vector<Row> resources(const KernelCache* cache) {
   const auto variants = covering_variants();
   std::vector<Row> rows;

@@ -31,7 +31,7 @@ Result<TileKernel> loaded_tile(const tile::Program& p, const TileCall& call) {
   return k;
 }
 
-// Of a column output: parts [n_parts, row_len], added into the output however that lies.
+// A column output's parts [n_parts, row_len], added into the output however that lies.
 ReduceParams columns_of(const tile::Program& p, const tile::Space& space, const TensorRef& out,
                         int64_t n_parts) {
   ReduceParams r{};
@@ -46,7 +46,7 @@ ReduceParams columns_of(const tile::Program& p, const tile::Space& space, const 
   return r;
 }
 
-// Of no elements: sums of no rows are 0, wherever the results lie.
+// A call without elements: sums of no rows are 0, wherever the results lie.
 Result<std::unique_ptr<Prepared>> empty(const DeviceCall& call) {
   auto prepared = std::make_unique<PreparedLaunches>();
   for (size_t o = 0; o < call.out.size(); ++o)

@@ -12,7 +12,7 @@ Status product(const MatmulVariant& v, const MatmulCall& call) {
   return k->launch(call);
 }
 
-// What lies behind logits and parts of dW.
+// The memory behind logits and parts of dW.
 struct Scratch {
   float *sum_of_dw, *sums, *shift, *total, *scale;
   unsigned short* scaled_x;

@@ -15,7 +15,7 @@ Meet meet_of(const std::string& mode) {
                          : Meet::kAdd;
 }
 
-// What a place holds that no id asks for.
+// The value that a place holds that no id asks for.
 double start_of(Meet meet, DType t) {
   if (meet == Meet::kMul) return 1;
   if (meet != Meet::kMax && meet != Meet::kMin) return 0;
@@ -44,7 +44,7 @@ Status launch(const DeviceCall& call, const Stream& to) {
   return launch_scatter(call, x, ids, y, meet, to);
 }
 
-// What is only put down is one launch, which may be joined with others.
+// A scatter that only puts down is one launch, which may be joined with others.
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   const TensorRef &y = call.in[0], &ids = call.in[1], &x = call.out[0];
   if (call.in.size() > 2 && call.in[2].data == x.data && y.numel() > 0 &&

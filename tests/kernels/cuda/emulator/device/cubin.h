@@ -1,4 +1,4 @@
-// What follows a kernel's text: its kernels as the driver calls them, and the library's one symbol.
+// The end of a kernel's text: its kernels as the driver calls them, and the library's one symbol.
 #pragma once
 
 namespace tegula::emulated {

@@ -15,7 +15,7 @@
 #define __grid_constant__
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
-// What it reads and writes is no access of the kernel (races.h).
+// Its reads and writes are no access of the kernel (races.h).
 #define EMULATED_UNSEEN __attribute__((no_sanitize("thread")))
 // Marks for rewrite.cpp.
 #define __global__ __attribute__((tegula_kernel))

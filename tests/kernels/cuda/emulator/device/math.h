@@ -112,7 +112,7 @@ inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __dsqrt_rn(double x) { return __builtin_sqrt(x); }
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-// Of the special function unit: approximate there, the host's here.
+// Functions of the special function unit: approximate there, the host's here.
 inline float __expf(float x) { return __builtin_expf(x); }
 inline float __exp10f(float x) { return exp10f(x); }
 inline float __logf(float x) { return __builtin_logf(x); }

@@ -75,7 +75,7 @@ inline void fma_rn_f32(auto& to, float a, float b, float c) { to = __builtin_fma
 template <class From, class To>
 inline u32 fma_of_pairs(u32 a, u32 b, u32 c, From from, To to) {
   const auto at = [&](u32 shift) {
-    // Of 16-bit numbers the product is exact in f64, and one rounding of the sum is harmless.
+    // The product of 16-bit numbers is exact in f64, and one rounding of the sum is harmless.
     const double sum = double(from(a >> shift & 0xffff)) * double(from(b >> shift & 0xffff)) +
                        double(from(c >> shift & 0xffff));
     return to(static_cast<float>(sum)) << shift;

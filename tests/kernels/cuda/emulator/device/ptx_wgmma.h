@@ -17,7 +17,7 @@ struct SharedOperand {
         stride(u32(bits >> 32 & 0x3fff) << 4) {
     if (bits >> 62 != 1) fail("wgmma by a descriptor without the 128-byte swizzle");
   }
-  // Of the element at k and at `i` along the other dim.
+  // The offset of the element at k and at `i` along the other dim.
   template <unsigned kBytes>
   u32 bits_at(unsigned i, unsigned k, bool is_mn_major) const {
     const u32 linear =
@@ -30,7 +30,7 @@ struct SharedOperand {
   }
 };
 
-// What a lane brings: its sums, and the operands after them as they stand in the instruction.
+// A lane's data: its sums, and the operands after them as they stand in the instruction.
 template <unsigned kN>
 struct Wgmma {
   float* d[kN / 2];

@@ -1,4 +1,4 @@
-// What the lanes of a warp do together: each brings a slot, the last to come does it for all.
+// Work of a warp's lanes together: each brings a slot, the last to come does it for all.
 #pragma once
 
 namespace tegula::emulated {

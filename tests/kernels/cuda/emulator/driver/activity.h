@@ -1,5 +1,5 @@
-// What ran, as CUPTI's activity records: of this library, which stands for libcupti, too
-// (TEGULA_CUPTI), so that what reads them is tested.
+// The kernels that ran, as CUPTI's activity records: of this library, which stands for libcupti,
+// too (TEGULA_CUPTI), so that what reads them is tested.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
 }  // namespace
 
-// What all blocks of a place use, one after the other.
+// The memory that all blocks of a place use, one after the other.
 struct Arena {
   char* dynamic = guarded_pages(kDynamic_bytes);
   std::vector<char*> stacks;

@@ -74,7 +74,7 @@ class Block {
   const Outcome& outcome() const { return outcome_; }
   bool is_running() const { return is_running_; }
 
-  // What a thread asks for: Machine.
+  // The requests of a thread: Machine.
   void sync(unsigned id, unsigned n_threads, bool waits);
   void meet(unsigned lanes, const char* what, Join join, void* slot);
   void pause();
@@ -98,7 +98,7 @@ class Block {
   [[noreturn]] void end_thread();
   void call_kernel() const { launch_.function->kernel->run(arguments_.data()); }
   char* top_of_stack() const;  // of the running thread
-  // Of an address that faulted, if it is shared memory's or a stack's.
+  // The description of an address that faulted, if it is shared memory's or a stack's.
   std::string describe_fault(uintptr_t address) const;
 
  private:

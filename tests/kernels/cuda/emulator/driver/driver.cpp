@@ -272,7 +272,7 @@ TEGULA_EXPORT cuLaunchKernelEx(const unsigned* config, void* f, void** arguments
     is_cooperative |= attribute[0] == kCooperative && attribute[2] != 0;
   return launch_kernel(config, config[6], f, stream, arguments, is_cooperative);
 }
-// Of up to 4 dims; whole elements, in steps of one; without a swizzle, or that of 128 bytes.
+// Takes up to 4 dims; whole elements, in steps of one; without a swizzle, or that of 128 bytes.
 TEGULA_EXPORT cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data,
                                      const uint64_t* dims, const uint64_t* strides,
                                      const uint32_t* box, const uint32_t*, int, int swizzle, int,

@@ -10,7 +10,7 @@ inline constexpr size_t kStack_bytes = 192 << 10;
 // Saves where it is called in `*from`, goes on where `to` was saved.
 extern "C" void tegula_emulated_switch(void** from, void* to);
 
-// What to give `to` so that `begin`, which never returns, starts on the stack that ends at `top`.
+// The stack for `to` so that `begin`, which never returns, starts on the stack that ends at `top`.
 void* fresh_stack(char* top, void (*begin)());
 
 }  // namespace tegula::emulated

@@ -10,13 +10,13 @@
 
 namespace tegula::emulated {
 
-// Of all bits set at first (NaN, -1). Ends where a page does, but for an alignment of 256 bytes.
+// All bits are set at first (NaN, -1). Ends where a page does, but for an alignment of 256 bytes.
 Status allocate(void** data, size_t bytes);
 Status release(void* data);
 size_t total_bytes();
 size_t free_bytes();
 
-// Of the host, and seen by the device too.
+// The memory is the host's, and seen by the device too.
 Status allocate_pinned(void** data, size_t bytes);
 Status release_pinned(void* data);
 
@@ -30,8 +30,8 @@ char* guarded_pages(size_t bytes);
 using Contents = std::map<uintptr_t, std::string>;
 Contents contents();
 
-// What is wrong with so many bytes at an address, if the device's memory is or was there: "8 bytes
-// more than an allocation of 1024 bytes has from byte 512 on". Empty: nothing, or the host's.
+// Says what is wrong with so many bytes at an address, if the device's memory is or was there: "8
+// bytes more than an allocation of 1024 bytes has from byte 512 on". Empty: nothing, or the host's.
 std::string check_range(const void* data, size_t bytes);
 
 // In words, what lies at an address: "4 bytes past the end of an allocation of 1024 bytes".

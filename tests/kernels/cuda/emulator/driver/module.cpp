@@ -35,7 +35,7 @@ int see_library(dl_phdr_info* info, size_t, void* data) {
   return is_it ? 1 : 0;
 }
 
-// Of an ELF file, whose size is not told: the table of its sections stands last.
+// The size of an ELF file, whose size is not told: the table of its sections stands last.
 size_t size_of(const Elf64_Ehdr& head) {
   return head.e_shoff + size_t{head.e_shnum} * head.e_shentsize;
 }

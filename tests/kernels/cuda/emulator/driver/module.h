@@ -1,5 +1,5 @@
-// What a cubin becomes: the library that emulated NVRTC made of a text, or, of a real one for a
-// real GPU, nothing that runs.
+// A loaded cubin: the library that emulated NVRTC made of a text, or, of a real one for a real GPU,
+// nothing that runs.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
-// What a kernel takes, and how many blocks of it a multiprocessor holds: found by placing one block
-// after the other, warp by warp, until something is full. The host's compiler has no registers of a
-// GPU to tell of: FAKE_CUDA_REGISTERS of a thread, 32.
+// The resources that a kernel takes, and how many blocks of it a multiprocessor holds: found by
+// placing one block after the other, warp by warp, until something is full. The host's compiler has
+// no registers of a GPU to tell of: FAKE_CUDA_REGISTERS of a thread, 32.
 #include <algorithm>
 #include <array>
 

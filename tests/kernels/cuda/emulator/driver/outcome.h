@@ -1,4 +1,4 @@
-// What came of a call of the driver: its status, and for a kernel that failed, why.
+// The outcome of a call of the driver: its status, and for a kernel that failed, why.
 #pragma once
 
 #include <string>

@@ -23,17 +23,17 @@ using Clocks = std::array<uint32_t, kClocks>;
 
 class Races {
  public:
-  // Of a block of so many warps with so many bytes of shared memory.
+  // Begins a block of so many warps with so many bytes of shared memory.
   void begin(unsigned n_warps, size_t bytes);
   // Empty, or with whom the access to these bytes races.
   std::string access(unsigned warp, size_t at, unsigned bytes, bool writes);
   void release(unsigned warp, Clocks& into);
   void acquire(unsigned warp, const Clocks& from);
-  // What is not a barrier of the block is known by its address.
+  // An address that is not a barrier of the block is known by its address.
   Clocks& at(uintptr_t address) { return by_address_[address]; }
 
  private:
-  // Of two bytes.
+  // The accesses of two bytes.
   struct Word {
     uint32_t written = 0;  // the writer's clock; 0: never
     uint8_t writer = 0;

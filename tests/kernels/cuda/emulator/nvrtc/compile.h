@@ -28,7 +28,7 @@ struct Built {
 // `options` as NVRTC has them: -D… and --gpu-architecture=sm_… count.
 Built build(const Source& source, const std::vector<std::string>& options);
 
-// Of everything that makes the same text another library.
+// The hash of everything that makes the same text another library.
 unsigned fingerprint();
 
 }  // namespace tegula::emulated

@@ -18,9 +18,9 @@ struct Rewritten {
   std::vector<KernelName> kernels;
 };
 
-// What language.h left marked: `extern __shared__` arrays become pointers to the block's dynamic
-// shared memory, other __shared__ variables live once for all threads, extern "C" kernels are
-// listed, and asm statements become calls of the functions in device/ptx*.h. `is_known` says
+// Rewrites what language.h left marked: `extern __shared__` arrays become pointers to the block's
+// dynamic shared memory, other __shared__ variables live once for all threads, extern "C" kernels
+// are listed, and asm statements become calls of the functions in device/ptx*.h. `is_known` says
 // whether there is one for an instruction; of others the text fails when it comes to them.
 Rewritten rewrite(std::string_view text, const std::function<bool(const std::string&)>& is_known);
 
@@ -28,7 +28,7 @@ Rewritten rewrite(std::string_view text, const std::function<bool(const std::str
 std::string translate_ptx(std::string_view ptx, const std::vector<std::string>& operands,
                           const std::function<bool(const std::string&)>& is_known);
 
-// What both need: the end of the literal that begins at `at`, and of an identifier.
+// Shared by both: the end of the literal that begins at `at`, and of an identifier.
 size_t end_of_literal(std::string_view text, size_t at);
 size_t end_of_name(std::string_view text, size_t at);
 inline bool begins_name(char c) {

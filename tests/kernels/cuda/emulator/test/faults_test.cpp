@@ -1,4 +1,4 @@
-// What a launch may not do: it fails with what, where and by whom, and the process goes on.
+// Tests what a launch may not do: it fails with what, where and by whom, and the process goes on.
 #include <elf.h>
 
 #include <cstring>
@@ -110,7 +110,7 @@ extern "C" __global__ void kernel(int* out, int i) {
   EXPECT_EQ(text.launch({1, 1, 2048}, out.data(), 511), 0);
   expect_says(text.failure({1, 1, 2048}, out.data(), 512),
               {"byte 2048 of dynamic shared memory, of which the launch gave 2048"});
-  // What the alignment leaves before the forbidden page is looked at after each block.
+  // The gap that the alignment leaves before the forbidden page is looked at after each block.
   expect_says(text.failure({1, 1, 100}, out.data(), 25),
               {"byte 100 of dynamic shared memory was written, the launch gave 100"});
   // More than a block has without asking; then asked for.

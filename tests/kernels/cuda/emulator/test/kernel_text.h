@@ -73,7 +73,7 @@ class KernelText {
     return driver().launch(function_, s.blocks, 1, 1, s.threads, 1, 1, s.smem_bytes, s.stream,
                            arguments, nullptr);
   }
-  // What the driver says of a launch that must fail.
+  // The message of the driver of a launch that must fail.
   template <class... Args>
   std::string failure(const Shape& s, Args... args) const {
     const int status = launch(s, args...);

@@ -6,7 +6,7 @@ namespace {
 
 class EmulatedRaces : public ::testing::Test {
  protected:
-  // Of two warps; `barrier` stands between a write by the one and a read by the other.
+  // The text of two warps; `barrier` stands between a write by the one and a read by the other.
   static std::string text(const char* barrier, const char* before = "") {
     return cat(R"(
 extern "C" __global__ void kernel(int* out) {

@@ -1,4 +1,4 @@
-// What the threads of a block do together, and how the emulator tells what they do wrong.
+// Tests what the threads of a block do together, and how the emulator tells what they do wrong.
 #include <bit>
 #include <cmath>
 
