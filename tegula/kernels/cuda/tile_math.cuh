@@ -316,7 +316,7 @@ __device__ inline float random_uniform(i64 seed, u64 stream, u64 block, int word
   return static_cast<float>(r >> 8) * 0x1p-24f;
 }
 
-// What a reduction combines with, before it rounds.
+// The functions that a reduction combines with, before it rounds.
 struct Sum {
   __device__ static float of(float a, float b) { return a + b; }
   __device__ static double of(double a, double b) { return flushed(a + flushed(b)); }
@@ -364,43 +364,35 @@ struct LongSum {
   __device__ float value() const { return static_cast<float>(total + static_cast<double>(part)); }
 };
 
-// One of the 16 chains of order lane16, over n more values of a row: elements lane, lane + 16, ….
+// A chain goes on by one value.
 template <class C, class V>
-__device__ void chain(V& r, const V* values, int n, int lane) {
+__device__ void go_on(V& r, V x) {
+  r = C::of(r, x);
+}
+template <class C>
+__device__ void go_on(LongSum& r, float x) {
+  r.add(x);
+}
+
+// One of the 16 chains of order lane16, over n more values of a row: elements lane, lane + 16, ….
+template <class C, class R, class V>
+__device__ void chain(R& r, const V* values, int n, int lane) {
   int j = lane;
   for (; j + 7 * 16 < n; j += 8 * 16) {
     V v[8];
 #pragma unroll
     for (int k = 0; k < 8; ++k) v[k] = values[j + 16 * k];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) r = C::of(r, v[k]);
+    for (int k = 0; k < 8; ++k) go_on<C>(r, v[k]);
   }
-  for (; j < n; j += 16) r = C::of(r, values[j]);
-}
-template <class C>
-__device__ void chain(LongSum& r, const float* values, int n, int lane) {
-  int j = lane;
-  for (; j + 7 * 16 < n; j += 8 * 16) {
-    float v[8];
-#pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = values[j + 16 * k];
-#pragma unroll
-    for (int k = 0; k < 8; ++k) r.add(v[k]);
-  }
-  for (; j < n; j += 16) r.add(values[j]);
+  for (; j < n; j += 16) go_on<C>(r, values[j]);
 }
 // The same over n values, where the text knows n, whole steps of 16.
-template <class C, int n, class V>
-__device__ void chain(V& r, const V* values, int lane) {
+template <class C, int n, class R, class V>
+__device__ void chain(R& r, const V* values, int lane) {
   values += lane;
 #pragma unroll 16
-  for (int j = 0; j < n; j += 16) r = C::of(r, values[j]);
-}
-template <class C, int n>
-__device__ void chain(LongSum& r, const float* values, int lane) {
-  values += lane;
-#pragma unroll 16
-  for (int j = 0; j < n; j += 16) r.add(values[j]);
+  for (int j = 0; j < n; j += 16) go_on<C>(r, values[j]);
 }
 // The end of order lane16 over the 16 lanes of `group`, half a warp: lane j takes j + 8, then j +
 // 4, j + 2, j + 1; all get lane 0's.
