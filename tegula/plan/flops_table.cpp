@@ -1,6 +1,7 @@
 #include "tegula/plan/flops_table.h"
 
 #include <cstdlib>
+#include <unordered_map>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ops/table.h"
@@ -26,15 +27,26 @@ int64_t forward_flops(const Step& s) {
   return flops_of({&linear_cross_entropy_op, &s.attrs, in, out, nullptr, {}});
 }
 
-FlopsRow& row(std::vector<FlopsRow>& rows, const std::string& name) {
-  for (FlopsRow& r : rows)
-    if (r.name == name) return r;
-  return rows.emplace_back(FlopsRow{name});
-}
+// Rows by name, as there are many of both layers and steps.
+class RowsByName {
+ public:
+  explicit RowsByName(std::vector<FlopsRow>& rows) : rows_(rows) {
+    for (size_t i = 0; i < rows.size(); ++i) index_.emplace(rows[i].name, i);
+  }
+  FlopsRow& operator[](const std::string& name) {
+    const auto [at, is_new] = index_.emplace(name, rows_.size());
+    return is_new ? rows_.emplace_back(FlopsRow{name}) : rows_[at->second];
+  }
+
+ private:
+  std::vector<FlopsRow>& rows_;
+  std::unordered_map<std::string, size_t> index_;
+};
 
 }  // namespace
 
 void FlopsTable::add(const Plan& plan, int64_t times) {
+  RowsByName by_layer(layers), by_op(ops);
   for (const Step& s : plan.steps) {
     if (s.flops == 0) continue;
     const std::string layer = layer_of(s.scope);
@@ -42,7 +54,7 @@ void FlopsTable::add(const Plan& plan, int64_t times) {
     // The gradient of a weight may have taken the factor of its sum over micro-batches, an
     // update's.
     const bool is_update = s.phase == Phase::kUpdate && s.op->precision != Precision::kLow;
-    for (FlopsRow* r : {&total, &row(layers, layer), &row(ops, std::string(s.op->name))}) {
+    for (FlopsRow* r : {&total, &by_layer[layer], &by_op[std::string(s.op->name)]}) {
       r->forward += times * forward;
       (is_update ? r->update : r->backward) += times * rest;
     }

@@ -108,11 +108,29 @@ void PlacedByTime::find(const Node& node) {
   }
 }
 
+// Few are put in one by one, many in one pass over both.
+void PlacedByTime::add_runs(Runs& runs, const Runs& more) {
+  if (more.size() * 8 < runs.size()) {
+    for (const auto& [begin, end] : more) add_run(runs, begin, end);
+    return;
+  }
+  cut_.resize(runs.size() + more.size());
+  std::merge(runs.begin(), runs.end(), more.begin(), more.end(), cut_.begin());
+  runs.clear();
+  for (const auto& run : cut_) {
+    if (runs.empty() || runs.back().second < run.first)
+      runs.push_back(run);
+    else
+      runs.back().second = std::max(runs.back().second, run.second);
+  }
+}
+
 void PlacedByTime::hand_down(const Node& node) {
+  Runs& runs = throughout_[node.at];
+  if (runs.empty()) return;
   for (const size_t child : {node.left().at, node.right().at})
-    for (const auto& [begin, end] : throughout_[node.at])
-      add_run(any_[child], begin, end), add_run(throughout_[child], begin, end);
-  throughout_[node.at].clear();
+    add_runs(any_[child], runs), add_runs(throughout_[child], runs);
+  runs.clear();
 }
 
 void PlacedByTime::find_partly(int block, const Lifetime& b) {

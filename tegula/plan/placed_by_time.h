@@ -53,6 +53,7 @@ class PlacedByTime {
   };
 
   static void add_run(Runs& runs, int64_t begin, int64_t end);
+  void add_runs(Runs& runs, const Runs& more);
   void cut_gaps(const Runs& taken);
 
   void add(const Node& node, const Placed& p);
