@@ -13,6 +13,7 @@
 #include "tegula/models/init.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measure.h"
+#include "tegula/train/step.h"
 
 namespace tegula::cli {
 
@@ -135,11 +136,19 @@ Json BenchTimes::json() const {
   return j;
 }
 
+Status print_notes(const Compiled& compiled, const CompileOptions& with, const BenchOptions& o) {
+  for (const std::string& note : compiled.notes) print_note(note);
+  if (with.passes.pass.block_rows == 0) return {};
+  const std::string note = note_on_blocks(TEGULA_TRY(o.train.resolve()), compiled.reports);
+  if (!note.empty()) print_note(note);
+  return {};
+}
+
 Result<BenchRun> time_work(const BenchWork& w, const BenchOptions& o, CompileOptions with,
                            Rank& rank) {
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
-  for (const std::string& note : compiled.notes) print_note(note);
+  TEGULA_TRY(print_notes(compiled, with, o));
   TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
   MeasureOptions how;
   how.repeats = o.repeats;

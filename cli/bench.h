@@ -81,6 +81,8 @@ Result<BenchRun> time_work(const BenchWork& work, const BenchOptions& o, Compile
 
 // Unsupported unless a step is of that kernel; an empty name is any.
 Status check_kernel(const Plan& plan, const std::string& kernel);
+// Prints what the compiler has to say, and whether a step's --blockwise changed nothing.
+Status print_notes(const Compiled& compiled, const CompileOptions& with, const BenchOptions& o);
 
 // Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
 // slower ways of its own). False: it is not one of them.

@@ -59,6 +59,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
   if (o.is_deterministic) with.plan.force_kernel = repeating_kernels();
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
+  TEGULA_TRY(print_notes(compiled, with, o));
   TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
   if (o.is_deterministic) TEGULA_TRY(check_repeats(*compiled.plan, o.kernel));
   MeasureOptions how;

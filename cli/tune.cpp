@@ -44,7 +44,10 @@ Result<std::shared_ptr<const Plan>> train_plan(const Options& o, int n_threads) 
   const auto f = TEGULA_TRY(build_step_functions(c));
   c.tune = "off";
   const FuncId id = c.accumulate > 1 ? f.micro_step : f.train_step;
-  return TEGULA_TRY(compile(f.module, id, compile_options(c, Target::this_cpu(n_threads)))).plan;
+  const Compiled compiled =
+      TEGULA_TRY(compile(f.module, id, compile_options(c, Target::this_cpu(n_threads))));
+  if (const std::string note = note_on_blocks(c, compiled.reports); !note.empty()) print_note(note);
+  return compiled.plan;
 }
 
 Json knobs_json(const KernelDef& kernel, const Tuning& tuning) {

@@ -74,6 +74,11 @@ class Flops(CliTest):
             told = [line for line in (done.stdout + done.stderr).splitlines() if "changes nothing" in line]
             self.assertEqual(len(told), 1, (flags, done))
             self.assertIn(f"--blockwise {flags[1]} changes nothing: {why}", told[0])
+        few = (*size[1:], "--threads", 1, "--blockwise", 1000)
+        for command in (("train", "--data", self.text, "--steps", 1, *(few[2:])), ("bench", "train", "--repeats", 1, *few),
+                        ("tune", "train", *few)):
+            done = self.expect_ok(self.run_tool(*command, env={**os.environ, "XDG_CACHE_HOME": str(self.dir)}))
+            self.assertEqual(done.stderr.count("note: --blockwise 1000 changes nothing"), 1, done)
         for flags in (("--blockwise", 16), ("--blockwise", 64), ("--blockwise", 32, "--mesh", "dp=2"), ()):
             done = self.expect_ok(self.run_tool(*size, *flags))
             self.assertNotIn("changes nothing", done.stdout + done.stderr, flags)
