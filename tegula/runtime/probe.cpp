@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <ctime>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -108,9 +108,9 @@ class ReadProbe {
         n_(std::min(pool.n_threads(), usable_cores())),
         // From a cache line's start on: a vector that lies across two takes two loads.
         bytes_each_(round_up(bytes_each, kLine)),
-        memory_(
-            static_cast<float*>(std::aligned_alloc(kLine, static_cast<size_t>(bytes_each_ * n_)))) {
-    TEGULA_CHECK(memory_ != nullptr, "no memory to probe");
+        // Throws where there is none, as other memory does.
+        memory_(static_cast<float*>(
+            ::operator new (static_cast<size_t>(bytes_each_* n_), std::align_val_t{kLine}))) {
     pool_.parallel_for(n_, [&](int64_t i, int) { std::fill_n(part(i), bytes_each_ / 4, 1.0F); });
   }
 
@@ -144,7 +144,7 @@ class ReadProbe {
  private:
   static constexpr int64_t kLine = 64;
   struct Free {
-    void operator()(float* p) const { std::free(p); }
+    void operator()(float* p) const { ::operator delete (p, std::align_val_t{kLine}); }
   };
   double seconds() const {
     return n_ == 1 ? clock_seconds(CLOCK_THREAD_CPUTIME_ID) : clock_seconds(CLOCK_MONOTONIC);

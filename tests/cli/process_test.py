@@ -70,6 +70,9 @@ class Limits(CliTest):
             self.expect_error(self.run_tool(*arguments, **self.limited(most)), ENVIRONMENT,
                               "memory", lines_before=True)
         self.expect_ok(self.run_tool("ops", **self.limited(most)))
+        # Less than what the probe of the memory's speed reads.
+        little = (resource.RLIMIT_AS, 75 << 20)
+        self.expect_error(self.run_tool("doctor", **self.limited(little)), ENVIRONMENT, "memory", lines_before=True)
         # Threads that the limit does not allow are done without.
         done = self.train("--threads", 64, **self.limited((resource.RLIMIT_AS, 260 << 20)))
         self.assertNotIn("terminate", done.stderr)

@@ -3,9 +3,9 @@
 #define TEGULA_ISA_COUNTED
 #include "tegula/kernels/cpu/common/dot_reads.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "tegula/kernels/cpu/common/dot_chain.h"
@@ -102,8 +102,10 @@ Reads count_reads(std::string_view kernel, int64_t m, int64_t n, int64_t k, int6
   naive(*c, a.data(), b.data(), want.data());
   ReadCounter::current() = &counter;
   const int64_t bytes = packed_bytes(*c, tuning, 1);
+  constexpr std::align_val_t kLine{64};
   const std::unique_ptr<void, void (*)(void*)> workspace(
-      std::aligned_alloc(64, static_cast<size_t>(round_up(bytes, 64))), std::free);
+      ::operator new(static_cast<size_t>(bytes), kLine),
+      [](void* p) { ::operator delete(p, kLine); });
   ThreadPool pool(1);
   Counters counters;
   KernelCall call{&attrs, in, {&result, 1}, workspace.get(), nullptr, &pool, &counters};
