@@ -12,7 +12,7 @@ set(TEGULA_ISA_AVX2_FLAGS -mavx2 -mfma -mf16c -mprfchw)
 set(TEGULA_ISA_AVX512_FLAGS ${TEGULA_ISA_AVX2_FLAGS} -mavx512f -mavx512bw -mavx512vl -mavx512dq
     -mprefer-vector-width=512
     # GCC 12's own header reads a deliberately undefined vector (GCC bug 105593).
-    -Wno-uninitialized -Wno-maybe-uninitialized)
+    -Wno-uninitialized $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
 # AMX's kernels use AVX-512 for all else; machines with AMX have bf16 conversions there, too.
 set(TEGULA_ISA_AMX_FLAGS ${TEGULA_ISA_AVX512_FLAGS} -DTEGULA_ISA_AVX512 -mavx512bf16 -mamx-tile

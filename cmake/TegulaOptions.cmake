@@ -43,7 +43,7 @@ if(TEGULA_SANITIZE)
     target_compile_options(tegula_flags INTERFACE -fno-sanitize-recover=undefined)
   else()
     # GCC 12 takes instrumented moves of attributes for reads of what was never written.
-    target_compile_options(tegula_flags INTERFACE -Wno-maybe-uninitialized)
+    target_compile_options(tegula_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   endif()
 endif()
 if(TEGULA_FUZZ)

@@ -185,10 +185,12 @@ def measure(folder, source, target, jobs):
     environment = {**os.environ, "CCACHE_DISABLE": "1"}
     log = folder / RECORDS
     launcher = f"{sys.executable};{pathlib.Path(__file__).resolve()};--record;{log};--"
-    subprocess.run(["cmake", "--no-warn-unused-cli", "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}", f"-DCMAKE_CXX_LINKER_LAUNCHER={launcher}",
-                    "-DTEGULA_TESTS=" + ("ON" if target != "tegula" else "OFF")],
-                   check=True, stdout=subprocess.DEVNULL, env=environment)
+    done = subprocess.run(["cmake", "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                           f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}", f"-DCMAKE_CXX_LINKER_LAUNCHER={launcher}",
+                           "-DTEGULA_TESTS=" + ("ON" if target != "tegula" else "OFF")],
+                          check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        sys.exit(done.stderr)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(["cmake", "--build", folder, "--target", target, f"-j{jobs}"], check=True, env=environment,
                    stdout=subprocess.DEVNULL)

@@ -324,7 +324,7 @@ int64_t run_reference(const Plan& plan, const Step& step, const BoundStep& bound
   const OpCall call{step.op,         &bound.attrs,      bound.in_types,
                     bound.out_types, plan.module.get(), bodies};
   const auto run = [&]<class S>(void (*reference)(RefArgs<S>&)) {
-    RefArgs<S> args{call, in, out};
+    RefArgs<S> args{{call, in, out}};
     reference(args);
   };
   at_own_precision(step.op->reference, in, out, run);

@@ -374,8 +374,9 @@ TEST(Checkpoint, FullDiskAtEveryFile) {
       (void)filler->finish();
       struct stat info {};
       ::stat((dir / "filler").c_str(), &info);
-      (void)::truncate((dir / "filler").c_str(),
-                       std::max<off_t>(info.st_size - extra_kib * 1024, 0));
+      EXPECT_EQ(
+          ::truncate((dir / "filler").c_str(), std::max<off_t>(info.st_size - extra_kib * 1024, 0)),
+          0);
     }
     const Status second = save(dir / "out", 2, 2);
     if (!second.ok()) {

@@ -9,7 +9,7 @@ namespace {
 double activate(double x, Activation f) { return f == Activation::kRelu && x < 0 ? 0 : x; }
 uint64_t activate(uint64_t x, Activation) { return x; }
 float activate(float x, Activation f) {
-  float lanes[portable::kLanes];
+  float lanes[portable::kLanes] = {};
   const portable::Vf v = portable::set1(x);
   switch (f) {
     case Activation::kNone:
