@@ -35,6 +35,7 @@ const std::vector<Wide>& wide_samples() {
       // Spans of keys are tasks of their own; or a full block of rows packs its keys for itself.
       {"attention", "causal", {{1, 42, 2, 16}, {1, 1100, 1, 16}, {1, 1100, 1, 16}}},
       {"attention", "one query", {{2, 1, 4, 8}, {2, 700, 2, 8}, {2, 700, 2, 8}}},
+      {"attention", "one query", {{2, 1, 4, 32}, {2, 700, 2, 32}, {2, 700, 2, 32}}},  // in tiles
       {"all_to_all_ragged", "alone", {{20, 13, 4}, {20, 13}, {20, 13}}},
       {"attention_bwd",
        "causal",
