@@ -81,6 +81,8 @@ def problems_of(mutants, root=ROOT):
             before = re.sub(r"//[^\n]*", "", text[:begin]).rstrip()
             if is_statement(m) and before[-1:] not in (";", "{", "}", ")", ":"):
                 yield f"{m['name']}: its text ends a statement that begins before it in {m['file']}"
+            if "CHOSEN" not in m["replace"] and not stands_alone(m["find"].strip()):
+                yield f"{m['name']}: its text is no expression and no statement: say CHOSEN ({m['find']!r})"
             for other, (b, e) in places.get(m["file"], {}).items():
                 if begin < e and b < end and (begin, end) != (b, e):
                     yield f"{m['name']}: overlaps {other} in {m['file']}"
@@ -95,6 +97,18 @@ def problems_of(mutants, root=ROOT):
 
 def is_statement(mutant):
     return "CHOSEN" not in mutant["replace"] and mutant["find"].rstrip().endswith((";", "}"))
+
+
+def stands_alone(piece):
+    """Whether an expression, or a statement that declares nothing the lines after it may name."""
+    depth = 0
+    for character in piece:
+        depth += (character in "([{") - (character in ")]}")
+        if depth < 0:
+            return False
+    declares = re.match(r"(const|constexpr|static|auto|bool|char|double|float|int|u?int\d+_t|size_t)\b[^()]*=", piece)
+    is_head = re.match(r"(if|for|while|switch)\b", piece) and not piece.endswith((";", "}"))
+    return depth == 0 and not declares and not is_head
 
 
 def place_of(mutant, text):
@@ -189,9 +203,11 @@ def page_of(rows, commit):
     commit = commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                             text=True, check=True).stdout.strip()
     caught = sum(row["is_caught"] for row in rows)
+    quick = sum(row["is_caught"] and not row["mutant"]["test"].split()[0].endswith("_slow") for row in rows)
     lines = ["# Planted faults", "",
              f"`tools/mutate.py` plants each of the faults of `tools/mutants.toml` and runs the test "
-             f"that must see it. {caught} of {len(rows)} are caught. Commit {commit}, "
+             f"that must see it. {caught} of {len(rows)} are caught, {quick} by tests without the label slow. "
+             f"Commit {commit}, "
              f"{platform.machine()}, {os.cpu_count()} cores; written by `tools/mutate.py --page`.", "",
              "| fault | file | test | | s |", "| --- | --- | --- | --- | --- |"]
     for row in rows:

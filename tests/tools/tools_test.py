@@ -358,6 +358,9 @@ class Mutate(ToolTest):
                                (self.fault(1, "return", "x"), "2 times"),
                                (self.fault(1, "2 + 1;", "3;"), "ends a statement that begins before"),
                                (self.fault(1, "x < 0", "x", file="tegula/b.cpp"), "no file"),
+                               (self.fault(1, "if (x < 0)", "if (x)"), "say CHOSEN"),
+                               (self.fault(1, "(x < 0", "(x"), "say CHOSEN"),
+                               (self.fault(1, "int clamp(int x) {", "int clamp(long x) {"), "say CHOSEN"),
                                (self.fault(1, "x < 0", "x", test="tests_none A.*"), "no test binary")):
             problems = self.problems(fault)
             self.assertEqual(len(problems), 1)
