@@ -20,18 +20,23 @@ bool supports(const KernelQuery& q) {
 
 constexpr int64_t kTile = 256;
 
+// Columns lie in blocks: a loop of constant length is one that the compiler makes vectors of.
+constexpr int64_t kBlock = 16;
+
 // Four rows at once, each sum still one ascending chain: sums are read and written a fourth as
-// often, and a loop of constant length is one that the compiler makes vectors of.
-void add_four(const float* __restrict row, int64_t stride, float* __restrict acc) {
+// often.
+void add_four(const float* __restrict row, int64_t stride, float* __restrict acc, int64_t n) {
   const float *a = row, *b = row + stride, *c = row + 2 * stride, *d = row + 3 * stride;
-  for (int64_t i = 0; i < kTile; i += 16)
+  for (int64_t i = 0; i + kBlock <= n; i += kBlock)
     for (const float* p : {a, b, c, d}) __builtin_prefetch(p + i + 4 * stride);
-  for (int64_t i = 0; i < kTile; ++i) acc[i] = acc[i] + a[i] + b[i] + c[i] + d[i];
+  for (; n >= kBlock; n -= kBlock, acc += kBlock) {
+    for (int64_t i = 0; i < kBlock; ++i) acc[i] = acc[i] + a[i] + b[i] + c[i] + d[i];
+    a += kBlock, b += kBlock, c += kBlock, d += kBlock;
+  }
+  for (int64_t i = 0; i < n; ++i) acc[i] = acc[i] + a[i] + b[i] + c[i] + d[i];
 }
 
-// In whole blocks, of constant length for the same reason.
 void add_to(double* __restrict total, float* __restrict acc, int64_t n) {
-  constexpr int64_t kBlock = 16;
   for (int64_t b = 0; b < n; b += kBlock)
     for (int64_t i = 0; i < kBlock; ++i) {
       total[b + i] += static_cast<double>(acc[b + i]);
@@ -57,8 +62,7 @@ void launch(const KernelCall& c) {
     for (int64_t r = 0; r < rows;) {
       if (r > 0) add_to(total, acc, n);
       const int64_t end = rows > kLongColumn ? std::min(r + kSumPart, rows) : rows;
-      if (n == kTile)
-        for (; r + 4 <= end; r += 4, row += 4 * columns) add_four(row, columns, acc);
+      for (; r + 4 <= end; r += 4, row += 4 * columns) add_four(row, columns, acc, n);
       for (; r < end; ++r, row += columns)
         for (int64_t i = 0; i < n; ++i) acc[i] += row[i];
     }

@@ -129,7 +129,7 @@ struct Backward {
         const float m = Norm::kCentred ? mean[row] : 0, r = rstd[row];
         // In parts as sum_16() has them, of both at once.
         Row16 along = row16(0), level = row16(0);
-        LongSum alongs = {}, levels = {};
+        LongSum alongs = long_sum(), levels = long_sum();
         for (int64_t from = 0, end; from < d; from = end) {
           end = std::min(from + 16 * kSumPart, d);
           if (from > 0) {

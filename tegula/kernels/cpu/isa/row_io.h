@@ -119,7 +119,7 @@ TEGULA_VEC void for_16(int64_t length, F&& fn) {
 template <class F>
 TEGULA_VEC Row16 sum_16(int64_t length, F&& part) {
   constexpr int64_t kPart = 16 * kSumPart;
-  LongSum total = {};
+  LongSum total = long_sum();
   for (int64_t from = 0;; from += kPart) {
     Row16 sum = part(from, length - from < kPart ? length - from : kPart);
     if (from + kPart >= length) return from == 0 ? sum : rounded(total, sum);

@@ -123,12 +123,11 @@ struct Smallest {
   }
 };
 
-// The state that a row in several chunks keeps between them.
+// Sums that a row in several chunks keeps between them.
 struct alignas(64) KeptLanes {
   float part[16];
   double total[16];
-  int64_t steps = 0;  // of the part
-  bool has_total = false;
+  int64_t steps;  // of the part
 };
 static_assert(sizeof(KeptLanes) <= kLanesBytes && sizeof(LongSum) == 16 * sizeof(double));
 
@@ -137,7 +136,7 @@ template <int K, class F, class C>
 TEGULA_VEC void reduce_run(const float* (&p)[K][F::kN], const int64_t (&step)[K][F::kN],
                            Row16 (&acc)[K], int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
-#pragma GCC unroll unrolled(4)
+#pragma GCC unroll 4
     for (int k = 0; k < K; ++k) {
       acc[k] = map16([&](int j) {
         return C{}(acc[k].v[j], call<F>([&](int s) { return load(p[k][s] + j * kLanes); }));
@@ -147,113 +146,28 @@ TEGULA_VEC void reduce_run(const float* (&p)[K][F::kN], const int64_t (&step)[K]
   }
 }
 
-// Sums that have more than one part. Out of line: what it takes of registers short rows need.
-template <int K, class F>
-struct LongRun {
-  const float* p[K][F::kN];
-  int64_t step[K][F::kN];
-  Row16 acc[K];
-  LongSum total[K];
-  int64_t steps = 0;  // of the part
-  bool has_total = false;
+// The last n elements of a row, fewer than 16.
+template <class F, class C>
+TEGULA_VEC Row16 reduce_tail(const float* (&p)[F::kN], Row16 acc, int64_t n) {
+  alignas(64) float tail[16];
+  for (int j = 0; j < 16; j += kLanes)
+    store(tail + j, call<F>([&](int s) { return load(p[s] + j); }));
+  for (int64_t j = n; j < 16; ++j) tail[j] = static_cast<float>(C::kStart);
+  const Row16 x = load16(tail);
+  return map16([&](int j) { return C{}(acc.v[j], x.v[j]); });
+}
 
-  // n elements, whole blocks; `more` come after them.
-  __attribute__((noinline)) void add(int64_t n, bool more) {
-    const float* q[K][F::kN];
-    int64_t by[K][F::kN];
-    Row16 sum[K];
-    LongSum all[K];
-#pragma GCC unroll unrolled(4)
-    for (int k = 0; k < K; ++k) {
-      for (int s = 0; s < F::kN; ++s) q[k][s] = p[k][s], by[k][s] = step[k][s];
-      sum[k] = acc[k], all[k] = has_total ? total[k] : LongSum{};
-    }
-    for (;;) {
-      if (steps == kSumPart && (n > 0 || more)) {
-#pragma GCC unroll unrolled(4)
-        for (int k = 0; k < K; ++k) take(all[k], sum[k]);
-        steps = 0, has_total = true;
-      }
-      if (n == 0) break;
-      const int64_t now = std::min(n, 16 * (kSumPart - steps));
-      reduce_run<K, F, Sum>(q, by, sum, now);
-      steps += now / 16, n -= now;
-    }
-#pragma GCC unroll unrolled(4)
-    for (int k = 0; k < K; ++k) {
-      for (int s = 0; s < F::kN; ++s) p[k][s] = q[k][s];
-      acc[k] = sum[k], total[k] = all[k];
-    }
-  }
-};
-
-// Over 16 lanes, rows in groups of K so that their chains overlap.
-template <int K, class F, class C>
-TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
-  constexpr bool kIsSum = std::is_same_v<C, Sum>;
-  constexpr int kN = F::kN;
-  alignas(64) float block[K][kN][16];
-  const float* p[K][kN];
-  int64_t step[K][kN];
-  Row16 acc[K];
-  LongRun<kIsSum ? K : 1, F> run;
-  F4 last[K] = {};
+// The tree of "lane16" over each of K rows.
+template <int K, class C>
+TEGULA_VEC void reduce_lanes(const Row16 (&acc)[K], float* d) {
+  F4 last[K];
   for (int k = 0; k < K; ++k) {
-    for (int s = 0; s < kN; ++s) p[k][s] = open<float>(o, s, row + k, block[k][s], &step[k][s]);
-    acc[k] = o.is_first ? row16(static_cast<float>(C::kStart))
-                        : load16(static_cast<const float*>(o.lanes));
-  }
-  const int64_t i = o.n - o.n % 16;
-  const bool is_long = kIsSum && (!o.is_first || !o.is_last || o.n > 16 * kSumPart);
-  if (!is_long) {
-    reduce_run<K, F, C>(p, step, acc, i);
-  } else if constexpr (kIsSum) {
-    if (!o.is_first) {
-      const auto& kept = *static_cast<const KeptLanes*>(o.lanes);
-      std::memcpy(&run.total[0], kept.total, sizeof kept.total);
-      run.steps = kept.steps, run.has_total = kept.has_total;
-    }
-#pragma GCC unroll unrolled(4)
-    for (int k = 0; k < K; ++k) {
-      for (int s = 0; s < kN; ++s) run.p[k][s] = p[k][s], run.step[k][s] = step[k][s];
-      run.acc[k] = acc[k];
-    }
-    run.add(i, i < o.n);
-#pragma GCC unroll unrolled(4)
-    for (int k = 0; k < K; ++k) {
-      for (int s = 0; s < kN; ++s) p[k][s] = run.p[k][s];
-      acc[k] = run.acc[k];
-    }
-  }
-  for (int k = 0; k < K; ++k) {
-    if (i < o.n) {
-      alignas(64) float tail[16];
-      for (int j = 0; j < 16; j += kLanes)
-        store(tail + j, call<F>([&](int s) { return load(p[k][s] + j); }));
-      for (int64_t j = o.n - i; j < 16; ++j) tail[j] = static_cast<float>(C::kStart);
-      const Row16 x = load16(tail);
-      acc[k] = map16([&](int j) { return C{}(acc[k].v[j], x.v[j]); });
-    }
-    if (is_long && o.is_last && run.has_total) acc[k] = rounded(run.total[kIsSum ? k : 0], acc[k]);
     alignas(64) float t[16];
     store16_n(t, acc[k], 16);
-    if (!o.is_last) {
-      std::memcpy(o.lanes, t, sizeof t);
-      continue;
-    }
     F4 f[4];
     std::memcpy(f, t, sizeof t);
     last[k] = C{}(C{}(f[0], f[2]), C{}(f[1], f[3]));  // 8 apart, then 4
   }
-  if (!o.is_last) {
-    auto& kept = *static_cast<KeptLanes*>(o.lanes);
-    if (kIsSum) {
-      std::memcpy(kept.total, &run.total[0], sizeof kept.total);
-      kept.steps = run.steps, kept.has_total = run.has_total;
-    }
-    return;
-  }
-  float* d = static_cast<float*>(o.dst) + row;
   if constexpr (K == 4) {
     // Transposed, so that a lane is a row.
     const F4 ab_low = __builtin_shufflevector(last[0], last[1], 0, 4, 1, 5);
@@ -272,6 +186,96 @@ TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
     }
   }
 }
+
+// Over 16 lanes, rows in groups of K so that their chains overlap.
+template <int K, class F, class C>
+TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
+  alignas(64) float block[K][F::kN][16];
+  const float* p[K][F::kN];
+  int64_t step[K][F::kN];
+  Row16 acc[K];
+  for (int k = 0; k < K; ++k) {
+    for (int s = 0; s < F::kN; ++s) p[k][s] = open<float>(o, s, row + k, block[k][s], &step[k][s]);
+    acc[k] = o.is_first ? row16(static_cast<float>(C::kStart))
+                        : load16(static_cast<const float*>(o.lanes));
+  }
+  const int64_t tail = o.n % 16;
+  reduce_run<K, F, C>(p, step, acc, o.n - tail);
+  if (tail > 0)
+    for (int k = 0; k < K; ++k) acc[k] = reduce_tail<F, C>(p[k], acc[k], tail);
+  if (o.is_last) return reduce_lanes<K, C>(acc, static_cast<float*>(o.dst) + row);
+  for (int k = 0; k < K; ++k) store16_n(static_cast<float*>(o.lanes), acc[k], 16);
+}
+
+// A part of K rows, which lie in memory. The next does not wait for it: it begins at 0, and its
+// loop ends as often as a processor can foresee.
+template <int K, class F>
+TEGULA_VEC void add_part(const float* (&p)[K][F::kN], LongSum (&total)[K]) {
+  constexpr int kUnrolled = 8;
+  Row16 part[K];
+  for (int k = 0; k < K; ++k) part[k] = row16(0);
+  for (int64_t at = 0; at < 16 * kSumPart; at += 16 * kUnrolled)
+#pragma GCC unroll unrolled(kUnrolled)
+    for (int i = 0; i < kUnrolled; ++i)
+#pragma GCC unroll unrolled(4)
+      for (int k = 0; k < K; ++k)
+        part[k] = map16([&](int j) {
+          return part[k].v[j] +
+                 call<F>([&](int s) { return load(p[k][s] + at + (i * 16 + j * kLanes)); });
+        });
+#pragma GCC unroll unrolled(4)
+  for (int k = 0; k < K; ++k) {
+    take(total[k], part[k]);
+    for (int s = 0; s < F::kN; ++s) p[k][s] += 16 * kSumPart;
+  }
+}
+
+// The same for sums of more than one part. Out of line: what it takes of registers short rows need.
+template <int K, class F>
+__attribute__((noinline)) void sum_long_rows(const TileOp& o, int64_t row) {
+  alignas(64) float block[K][F::kN][16];
+  const float* p[K][F::kN];
+  int64_t step[K][F::kN], steps = 0;
+  bool is_dense = true;
+  Row16 part[K];
+  LongSum total[K];
+  for (int k = 0; k < K; ++k) {
+    for (int s = 0; s < F::kN; ++s) {
+      p[k][s] = open<float>(o, s, row + k, block[k][s], &step[k][s]);
+      is_dense &= step[k][s] == 16;
+    }
+    part[k] = row16(0), total[k] = long_sum();
+  }
+  auto* kept = static_cast<KeptLanes*>(o.lanes);  // null: the row is one chunk
+  if (!o.is_first) {
+    steps = kept->steps, part[0] = load16(kept->part);
+    for (int i = 0; i < Row16::kRegs; ++i) total[0].v[i] = load(kept->total + i * kLanes);
+  }
+  const int64_t tail = o.n % 16;
+  for (int64_t n = o.n - tail; n > 0;) {
+    if (TEGULA_UNROLLS && is_dense && steps == 0 && n >= 16 * kSumPart) {
+      add_part<K, F>(p, total);
+      n -= 16 * kSumPart;
+      continue;
+    }
+    const int64_t now = std::min(n, 16 * (kSumPart - steps));
+    reduce_run<K, F, Sum>(p, step, part, now);
+    n -= now, steps += now / 16;
+    if (steps == kSumPart) {
+      for (int k = 0; k < K; ++k) take(total[k], part[k]);
+      steps = 0;
+    }
+  }
+  for (int k = 0; k < K; ++k) {
+    if (tail > 0) part[k] = reduce_tail<F, Sum>(p[k], part[k], tail);
+    if (o.is_last) part[k] = rounded(total[k], part[k]);
+  }
+  if (o.is_last) return reduce_lanes<K, Sum>(part, static_cast<float*>(o.dst) + row);
+  kept->steps = steps;
+  store16_n(kept->part, part[0], 16);
+  for (int i = 0; i < Row16::kRegs; ++i) store(kept->total + i * kLanes, total[0].v[i]);
+}
+
 // One value per row, to its dtype.
 TEGULA_VEC TileOp results_of(const TileOp& o) {
   TileOp rows = o;
@@ -281,6 +285,12 @@ TEGULA_VEC TileOp results_of(const TileOp& o) {
 template <class F, class C>
 void reduce_f32(const TileOp& o) {
   int64_t r = 0;
+  if constexpr (std::is_same_v<C, Sum>)
+    if (!o.is_first || !o.is_last || o.n > 16 * kSumPart) {
+      for (; r + 4 <= o.rows; r += 4) sum_long_rows<4, F>(o, r);
+      for (; r + 2 <= o.rows; r += 2) sum_long_rows<2, F>(o, r);
+      for (; r < o.rows; ++r) sum_long_rows<1, F>(o, r);
+    }
   for (; r + 4 <= o.rows; r += 4) reduce_rows<4, F, C>(o, r);
   for (; r + 2 <= o.rows; r += 2) reduce_rows<2, F, C>(o, r);
   for (; r < o.rows; ++r) reduce_rows<1, F, C>(o, r);

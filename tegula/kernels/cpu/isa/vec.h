@@ -10,6 +10,7 @@
 //   round(a)        to the nearest integer, ties to even
 //   to_int(a)       round(a) as i32; INT_MIN where it does not fit or is NaN
 //   split_exponent(a), times_exp2(b, n)   for 2^a: below
+//   widened(a), rounded(d)   as many f64 (Vd) and back; they have zero_d(), a + b, load, store
 //   load/store      f32, bf16 and f16 (widened; stores round to nearest even), any alignment
 //   transpose(r)    row j of kLanes vectors becomes column j
 //   load_n/store_n  the first n lanes only (0 ≤ n ≤ kLanes); lanes not loaded are 0
@@ -200,29 +201,22 @@ TEGULA_VEC Row16 max(const Row16& a, const Row16& b) {
 
 // The totals of a sum in order "lane16" whose partial results have begun anew.
 struct LongSum {
-  typedef float F __attribute__((vector_size(4 * kLanes)));
-  typedef double D __attribute__((vector_size(8 * kLanes)));
-  D total[Row16::kRegs];
+  Vd v[Row16::kRegs];
 };
-TEGULA_VEC LongSum::D widened(Vf a) {
-  LongSum::F f;
-  std::memcpy(&f, &a.v, sizeof f);
-  return __builtin_convertvector(f, LongSum::D);
+TEGULA_VEC LongSum long_sum() {
+  LongSum sum;
+  for (Vd& v : sum.v) v = zero_d();
+  return sum;
 }
 // Takes the partial results, which are 0 from then on.
 TEGULA_VEC void take(LongSum& sum, Row16& part) {
 #pragma GCC unroll unrolled(2)
-  for (int i = 0; i < Row16::kRegs; ++i) sum.total[i] += widened(part.v[i]);
+  for (int i = 0; i < Row16::kRegs; ++i) sum.v[i] = sum.v[i] + widened(part.v[i]);
   part = row16(0);
 }
 // The totals and the last parts, rounded once.
 TEGULA_VEC Row16 rounded(const LongSum& sum, const Row16& last) {
-  return map16([&](int i) {
-    const LongSum::F f = __builtin_convertvector(sum.total[i] + widened(last.v[i]), LongSum::F);
-    Vf r;
-    std::memcpy(&r.v, &f, sizeof f);
-    return r;
-  });
+  return map16([&](int i) { return rounded(sum.v[i] + widened(last.v[i])); });
 }
 
 // The tree of "lane16".

@@ -23,6 +23,9 @@ inline constexpr int kLanes = 8;
 struct Vf {
   __m256 v;
 };
+struct Vd {
+  __m256d low, high;
+};
 struct Vi {
   __m256i v;
 };
@@ -190,6 +193,24 @@ TEGULA_VEC Vi load_u8(const void* p) {
 }
 TEGULA_VEC Vi load_i8(const void* p) {
   return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)))};
+}
+
+TEGULA_VEC Vd zero_d() { return {_mm256_setzero_pd(), _mm256_setzero_pd()}; }
+TEGULA_VEC Vd load(const double* p) { return {_mm256_loadu_pd(p), _mm256_loadu_pd(p + 4)}; }
+TEGULA_VEC void store(double* p, Vd a) {
+  _mm256_storeu_pd(p, a.low);
+  _mm256_storeu_pd(p + 4, a.high);
+}
+TEGULA_VEC Vd operator+(Vd a, Vd b) {
+  return {_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)};
+}
+TEGULA_VEC Vd widened(Vf a) {
+  return {_mm256_cvtps_pd(_mm256_castps256_ps128(a.v)),
+          _mm256_cvtps_pd(_mm256_extractf128_ps(a.v, 1))};
+}
+TEGULA_VEC Vf rounded(Vd a) {
+  return {_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(a.low)),
+                               _mm256_cvtpd_ps(a.high), 1)};
 }
 
 }  // namespace tegula::kernel::avx2

@@ -10,6 +10,9 @@ inline constexpr int kLanes = 16;
 struct Vf {
   __m512 v;
 };
+struct Vd {
+  __m512d low, high;
+};
 struct Vi {
   __m512i v;
 };
@@ -201,6 +204,24 @@ TEGULA_VEC Vi load_u8(const void* p) {
 }
 TEGULA_VEC Vi load_i8(const void* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+
+TEGULA_VEC Vd zero_d() { return {_mm512_setzero_pd(), _mm512_setzero_pd()}; }
+TEGULA_VEC Vd load(const double* p) { return {_mm512_loadu_pd(p), _mm512_loadu_pd(p + 8)}; }
+TEGULA_VEC void store(double* p, Vd a) {
+  _mm512_storeu_pd(p, a.low);
+  _mm512_storeu_pd(p + 8, a.high);
+}
+TEGULA_VEC Vd operator+(Vd a, Vd b) {
+  return {_mm512_add_pd(a.low, b.low), _mm512_add_pd(a.high, b.high)};
+}
+TEGULA_VEC Vd widened(Vf a) {
+  return {_mm512_cvtps_pd(_mm512_castps512_ps256(a.v)),
+          _mm512_cvtps_pd(_mm512_extractf32x8_ps(a.v, 1))};
+}
+TEGULA_VEC Vf rounded(Vd a) {
+  return {_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(a.low)),
+                             _mm512_cvtpd_ps(a.high), 1)};
 }
 
 }  // namespace tegula::kernel::avx512

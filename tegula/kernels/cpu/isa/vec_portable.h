@@ -10,10 +10,14 @@ inline constexpr int kLanes = 8;
 
 typedef float FloatLanes __attribute__((vector_size(32)));
 typedef int32_t IntLanes __attribute__((vector_size(32)));
+typedef double DoubleLanes __attribute__((vector_size(64)));
 typedef uint32_t UintLanes __attribute__((vector_size(32)));
 
 struct Vf {
   FloatLanes v;
+};
+struct Vd {
+  DoubleLanes v;
 };
 struct Vi {
   IntLanes v;
@@ -233,5 +237,16 @@ TEGULA_VEC Vi load_i8(const void* p) {
   for (int i = 0; i < kLanes; ++i) a.v[i] = static_cast<const int8_t*>(p)[i];
   return a;
 }
+
+TEGULA_VEC Vd zero_d() { return {DoubleLanes{}}; }
+TEGULA_VEC Vd load(const double* p) {
+  Vd a;
+  std::memcpy(&a.v, p, sizeof a.v);
+  return a;
+}
+TEGULA_VEC void store(double* p, Vd a) { std::memcpy(p, &a.v, sizeof a.v); }
+TEGULA_VEC Vd operator+(Vd a, Vd b) { return {a.v + b.v}; }
+TEGULA_VEC Vd widened(Vf a) { return {__builtin_convertvector(a.v, DoubleLanes)}; }
+TEGULA_VEC Vf rounded(Vd a) { return {__builtin_convertvector(a.v, FloatLanes)}; }
 
 }  // namespace tegula::kernel::portable
