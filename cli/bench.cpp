@@ -1,13 +1,13 @@
 // tegula bench: one kernel or one training step, timed beside the machine's own limit.
 #include "cli/bench.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/by_op.h"
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/process.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/base/philox.h"
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/train_flags.h"
+#include "tegula/base/memory.h"
 #include "tegula/io/json.h"
 #include "tegula/models/model.h"
 #include "tegula/plan/plan.h"

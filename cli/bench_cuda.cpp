@@ -1,10 +1,10 @@
 // tegula bench --device cuda: the same functions, planned with the plug-in's kernels and timed by
 // the device's clock.
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/bench.h"
 #include "cli/by_op.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/device.h"
 #include "tegula/kernels/registry.h"

@@ -1,7 +1,7 @@
 // `tegula bench ops` times the ops of a training step that are no plain products, each alone.
-#include <algorithm>
 
 #include "cli/bench.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/embedding.h"
 #include "tegula/ops/linear_cross_entropy.h"

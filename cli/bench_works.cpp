@@ -1,9 +1,9 @@
 // The works of `tegula bench`: attention, a product, a step or a token, as functions.
-#include <algorithm>
 #include <numeric>
 
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/models/model.h"
 #include "tegula/ops/common/attention_call.h"

@@ -1,10 +1,10 @@
 #include "cli/by_op.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/plan/places.h"

@@ -1,6 +1,5 @@
 #include "cli/calibrate.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -8,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "cli/process.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/io/file.h"
 #include "tegula/runtime/probe.h"
 #include "tegula/train/step.h"

@@ -24,10 +24,10 @@ constexpr void require(bool holds) {
 #include <toml++/toml.h>
 #pragma pop_macro("NDEBUG")
 
-#include <algorithm>
 #include <numeric>
 
 #include "cli/command.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
 #include "tegula/io/file.h"
 

@@ -4,10 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <memory>
 
 #include "cli/printable.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/memory.h"
 
 namespace tegula::cli {
 

@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/command.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/io/model_files.h"
 #include "tegula/models/config_keys.h"

@@ -1,9 +1,9 @@
 #include "cli/plan_cut.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/cost/price.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/train/step.h"

@@ -1,9 +1,9 @@
 #include "cli/plan_measure.h"
 
-#include <algorithm>
 #include <span>
 
 #include "cli/bench.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/probe.h"
 #include "tegula/train/loss_scale.h"

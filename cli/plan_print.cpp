@@ -1,10 +1,10 @@
 #include "cli/plan_print.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/flops_table.h"
 #include "tegula/plan/places.h"

@@ -1,7 +1,6 @@
 #include "cli/plan_slices.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/token_slices.h"
 
 namespace tegula::cli {

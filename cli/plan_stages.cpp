@@ -1,12 +1,12 @@
 #include "cli/plan_stages.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <set>
 
 #include "cli/paths.h"
 #include "cli/plan_cut.h"
 #include "cli/plan_slices.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/plan/schedule_check.h"

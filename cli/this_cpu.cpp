@@ -1,7 +1,6 @@
 #include "cli/this_cpu.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/math.h"
 #include "tegula/planner/model_config.h"
 #include "tegula/runtime/compile.h"

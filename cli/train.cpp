@@ -1,7 +1,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -11,6 +10,7 @@
 #include "cli/paths.h"
 #include "cli/process.h"
 #include "cli/train_flags.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/json.h"
 #include "tegula/io/jsonl.h"

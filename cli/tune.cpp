@@ -1,5 +1,4 @@
 // tegula tune: times kernels' sizes on this machine and keeps the fastest for later plans.
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/bench.h"
@@ -7,6 +6,7 @@
 #include "cli/machine.h"
 #include "cli/process.h"
 #include "cli/train_flags.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"

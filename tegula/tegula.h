@@ -19,9 +19,9 @@
 // on a thread that the program starts.
 #pragma once
 
-#include <memory>
 #include <thread>
 
+#include "tegula/base/memory.h"
 #include "tegula/base/philox.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/ir/builder.h"

@@ -2,13 +2,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string_view>
 #include <vector>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

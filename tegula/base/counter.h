@@ -17,7 +17,14 @@ class Counter {
   }
   int64_t load() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
   operator int64_t() const { return load(); }
-  void add(int64_t more) { __atomic_fetch_add(&value_, more, __ATOMIC_RELAXED); }
+  // Returns the sum.
+  int64_t add(int64_t more) { return __atomic_add_fetch(&value_, more, __ATOMIC_RELAXED); }
+  void raise_to(int64_t value) {
+    int64_t old = load();
+    while (old < value && !__atomic_compare_exchange_n(&value_, &old, value, true, __ATOMIC_RELAXED,
+                                                       __ATOMIC_RELAXED)) {
+    }
+  }
 
  private:
   int64_t value_ = 0;

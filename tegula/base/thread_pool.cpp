@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/container.h"
 #include "tegula/base/denormals.h"
 

@@ -1,7 +1,6 @@
 #include "tegula/cost/price.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/collective.h"
 
 namespace tegula {

@@ -1,7 +1,6 @@
 #include "tegula/io/added_tokens.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/io/unicode.h"
 #include "tegula/io/utf8.h"
 

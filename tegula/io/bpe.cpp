@@ -1,7 +1,6 @@
 #include "tegula/io/bpe.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/result.h"
 
 namespace tegula {

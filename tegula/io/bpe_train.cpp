@@ -1,6 +1,6 @@
-#include <algorithm>
 #include <unordered_map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/bpe.h"
 #include "tegula/io/pretokenize.h"
 

@@ -3,12 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/io/manifest.h"
 

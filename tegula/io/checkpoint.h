@@ -19,7 +19,6 @@
 // (1.5–2 GB/s).
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/io/file.h"
 #include "tegula/io/manifest.h"
 #include "tegula/io/safetensors.h"

@@ -8,11 +8,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 namespace {

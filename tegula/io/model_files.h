@@ -9,10 +9,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/base/result.h"
 #include "tegula/io/manifest.h"
 

@@ -1,9 +1,9 @@
 #include "tegula/io/safetensors.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/io/wrong_file.h"
 

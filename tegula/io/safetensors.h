@@ -16,7 +16,6 @@
 // project's format description.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "tegula/base/box.h"
+#include "tegula/base/memory.h"
 #include "tegula/io/file.h"
 
 namespace tegula {

@@ -18,13 +18,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/base/result.h"
 #include "tegula/io/added_tokens.h"
 

@@ -7,12 +7,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/io/json.h"
 
 namespace tegula {

@@ -1,6 +1,6 @@
 #include "tegula/io/unicode.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::unicode {
 

@@ -2,8 +2,9 @@
 
 #include <cctype>
 #include <map>
-#include <memory>
 #include <mutex>
+
+#include "tegula/base/memory.h"
 
 namespace tegula {
 

@@ -7,11 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/kernels/kernel.h"
 #include "tegula/kernels/memory_range.h"
 

@@ -1,11 +1,11 @@
 // Memory that work touches, by its addresses: what must wait for what, and what nothing writes.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/tensor.h"
 
 namespace tegula {

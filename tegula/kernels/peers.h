@@ -2,10 +2,10 @@
 // another's memory (runtime/rank_group.h), so a meeting is all that they need.
 #pragma once
 
-#include <atomic>
 #include <span>
 #include <string_view>
 
+#include "tegula/base/counter.h"
 #include "tegula/base/tensor.h"
 
 namespace tegula {
@@ -13,7 +13,7 @@ namespace tegula {
 // The data that a rank shows the others of its group until they meet again.
 struct Shown {
   TensorRef in, out;
-  std::atomic<int64_t>* sent_bytes = nullptr;  // whoever copies from this rank counts it here
+  Counter* sent_bytes = nullptr;  // whoever copies from this rank counts it here
 };
 
 class Errand;

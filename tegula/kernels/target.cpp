@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/container.h"
 #include "tegula/base/thread_pool.h"

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tegula/base/box.h"
+#include "tegula/base/memory.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/model_files.h"
 #include "tegula/io/tokenizer.h"

@@ -12,9 +12,9 @@
 // over all tokens: whatever the size of a block, and as without this pass in mode fast; in mode
 // exact they leave out the shards of long sums, so their last bits differ.
 #include <map>
-#include <memory>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/memory.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ir/sum_shards.h"
 #include "tegula/ops/common/regions.h"

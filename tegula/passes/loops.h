@@ -2,8 +2,8 @@
 #pragma once
 
 #include <map>
-#include <memory>
 
+#include "tegula/base/memory.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"
 

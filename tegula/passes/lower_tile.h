@@ -2,9 +2,9 @@
 #pragma once
 
 #include <array>
-#include <memory>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/ops/common/fused.h"
 #include "tegula/tile/program.h"
 

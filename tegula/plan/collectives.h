@@ -2,11 +2,11 @@
 // be one order on all ranks, or they wait for one another for ever.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/plan/plan.h"
 
 namespace tegula {

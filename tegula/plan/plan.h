@@ -7,11 +7,11 @@
 // offset or stride depends on the run.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/ir/extents.h"
 #include "tegula/ir/module.h"
 #include "tegula/kernels/kernel.h"

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/passes/lower_tile.h"
 #include "tegula/plan/plan.h"
 

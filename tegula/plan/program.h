@@ -5,9 +5,9 @@
 // the run that makes it to the last that reads it: the schedule decides how many live at once.
 #pragma once
 
-#include <memory>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/plan/plan.h"
 #include "tegula/plan/schedule_loop.h"
 

@@ -1,7 +1,6 @@
 #include "tegula/planner/answer.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/model_config.h"
 #include "tegula/planner/print.h"
 

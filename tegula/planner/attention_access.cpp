@@ -1,7 +1,8 @@
 #include "tegula/planner/attention_access.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

@@ -1,8 +1,9 @@
 #include "tegula/planner/built_saves.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

@@ -1,8 +1,8 @@
 #include "tegula/planner/calibration.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/local_fit.h"
 
 namespace tegula::planner {

@@ -1,6 +1,6 @@
 // Calibrations on disk: one file of a machine, written whole and renamed.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/io/sha256.h"

@@ -1,7 +1,7 @@
 // describe: which kind of call a step is, and how large, by its dim map alone.
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/sha256.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/planner/calibration.h"

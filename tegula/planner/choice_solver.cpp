@@ -1,8 +1,8 @@
 #include "tegula/planner/choice_solver.h"
 
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/eliminate.h"
 
 namespace tegula::planner {

@@ -1,9 +1,9 @@
 // Choices without a limit: reduction, elimination, branches (choices.h says how).
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/choices.h"
 
 namespace tegula::planner {

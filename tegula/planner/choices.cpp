@@ -1,7 +1,6 @@
 #include "tegula/planner/choices.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/choice_solver.h"
 
 namespace tegula::planner {

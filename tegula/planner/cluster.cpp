@@ -1,7 +1,6 @@
 #include "tegula/planner/cluster.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 
 namespace tegula::planner {

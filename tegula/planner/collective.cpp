@@ -1,7 +1,8 @@
 #include "tegula/planner/collective.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

@@ -1,8 +1,8 @@
 #include "tegula/planner/collective_table.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/print.h"
 
 namespace tegula::planner {

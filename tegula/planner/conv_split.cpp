@@ -1,7 +1,6 @@
 #include "tegula/planner/conv_split.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/efficiency.h"
 
 namespace tegula::planner {

@@ -1,5 +1,5 @@
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/planner/conv_split.h"
 #include "tegula/planner/nearest.h"

@@ -1,7 +1,8 @@
 #include "tegula/planner/eliminate.h"
 
-#include <algorithm>
 #include <set>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

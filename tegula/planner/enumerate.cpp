@@ -1,7 +1,6 @@
 #include "tegula/planner/enumerate.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/search.h"
 
 namespace tegula::planner {

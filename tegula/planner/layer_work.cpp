@@ -1,7 +1,6 @@
 #include "tegula/planner/layer_work.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/built_saves.h"
 
 namespace tegula::planner {

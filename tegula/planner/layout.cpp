@@ -1,8 +1,8 @@
 #include "tegula/planner/layout.h"
 
-#include <algorithm>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/settings.h"

@@ -7,11 +7,11 @@
 #pragma once
 
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "tegula/base/memory.h"
 #include "tegula/planner/cluster.h"
 #include "tegula/planner/model.h"
 

@@ -6,10 +6,10 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <tuple>
 
+#include "tegula/base/memory.h"
 #include "tegula/planner/layout.h"
 #include "tegula/planner/timeline.h"
 

@@ -1,8 +1,9 @@
 #include "tegula/planner/local_fit.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

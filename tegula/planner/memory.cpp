@@ -1,6 +1,6 @@
 #include "tegula/planner/memory.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

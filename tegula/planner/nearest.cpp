@@ -1,8 +1,9 @@
 #include "tegula/planner/nearest.h"
 
-#include <algorithm>
 #include <cctype>
 #include <vector>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

@@ -1,6 +1,6 @@
 #include "tegula/planner/pipeline.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

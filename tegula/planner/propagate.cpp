@@ -1,7 +1,6 @@
 #include "tegula/planner/propagate.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 

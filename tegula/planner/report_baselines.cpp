@@ -1,7 +1,6 @@
 #include "tegula/planner/report_baselines.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/baselines.h"
 #include "tegula/planner/print.h"
 

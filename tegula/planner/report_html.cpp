@@ -1,8 +1,8 @@
 #include "tegula/planner/report_html.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/html.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/pipeline.h"

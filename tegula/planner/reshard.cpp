@@ -1,8 +1,9 @@
 #include "tegula/planner/reshard.h"
 
-#include <algorithm>
 #include <map>
 #include <queue>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::planner {
 

@@ -1,7 +1,6 @@
 #include "tegula/planner/ring.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/efficiency.h"
 #include "tegula/planner/print.h"
 

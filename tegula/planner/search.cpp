@@ -1,10 +1,10 @@
 #include "tegula/planner/search.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/enumerate.h"
 #include "tegula/planner/print.h"
 

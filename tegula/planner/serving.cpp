@@ -1,8 +1,8 @@
 #include "tegula/planner/serving.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/collective.h"
 #include "tegula/planner/enumerate.h"
 #include "tegula/planner/memory.h"

@@ -1,7 +1,6 @@
 #include "tegula/planner/settings.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
 
 namespace tegula::planner {

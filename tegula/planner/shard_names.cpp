@@ -1,7 +1,7 @@
 // Reads what is said of parameters: by names of dims, or tensor by tensor.
-#include <algorithm>
 #include <charconv>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/settings.h"
 #include "tegula/planner/shard_plan.h"

@@ -1,8 +1,8 @@
 #include "tegula/planner/shard_plan.h"
 
-#include <algorithm>
 #include <set>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/regions.h"
 
 namespace tegula::planner {

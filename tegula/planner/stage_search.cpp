@@ -1,7 +1,6 @@
 #include "tegula/planner/stage_search.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/enumerate.h"
 #include "tegula/planner/search.h"
 

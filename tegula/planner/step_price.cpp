@@ -1,8 +1,8 @@
 #include "tegula/planner/step_price.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/live_table.h"
 
 namespace tegula::planner {

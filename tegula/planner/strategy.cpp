@@ -1,7 +1,6 @@
 #include "tegula/planner/strategy.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 #include "tegula/planner/efficiency.h"

@@ -1,9 +1,9 @@
 #include "tegula/planner/timeline.h"
 
-#include <algorithm>
 #include <charconv>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/plan/memory.h"
 

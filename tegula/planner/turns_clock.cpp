@@ -1,7 +1,6 @@
 #include "tegula/planner/turns_clock.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/schedule.h"
 
 namespace tegula::planner {

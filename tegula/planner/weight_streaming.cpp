@@ -1,5 +1,5 @@
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/planner/layer_work.h"
 #include "tegula/planner/other_price.h"
 

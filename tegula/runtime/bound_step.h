@@ -1,9 +1,9 @@
 // BoundStep: one step of a plan with its memory, ready to launch. Internal to runtime/.
 #pragma once
 
-#include <memory>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/plan/plan.h"
 
 namespace tegula {

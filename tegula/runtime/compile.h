@@ -2,9 +2,9 @@
 // train, generate, eager arrays and tests.
 #pragma once
 
-#include <memory>
 #include <string>
 
+#include "tegula/base/memory.h"
 #include "tegula/passes/partition.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/split.h"

@@ -11,9 +11,9 @@
 // cross the bus, and nothing is captured.
 #pragma once
 
-#include <memory>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/runtime/bound_step.h"
 #include "tegula/runtime/memory.h"
 #include "tegula/runtime/rank.h"

@@ -17,10 +17,10 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/ir/builder.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/session.h"

@@ -48,12 +48,7 @@ void* map_pages(int64_t bytes, int64_t guard) {
 }
 }  // namespace
 
-void MemoryAccount::take(int64_t bytes) {
-  const int64_t now = live_.fetch_add(bytes) + bytes;
-  int64_t old = peak_.load();
-  while (now > old && !peak_.compare_exchange_weak(old, now)) {
-  }
-}
+void MemoryAccount::take(int64_t bytes) { peak_.raise_to(live_.add(bytes)); }
 
 Region::~Region() {
   if (!data_) return;

@@ -5,11 +5,11 @@
 // a huge page and asks for huge pages (fewer misses of the address cache; the kernel may refuse).
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "tegula/base/counter.h"
 #include "tegula/base/result.h"
 #include "tegula/base/tensor.h"
 #include "tegula/base/thread_pool.h"
@@ -26,12 +26,12 @@ class MemoryAccount {
 
   int64_t live_bytes() const { return live_.load(); }
   int64_t peak_bytes() const { return peak_.load(); }
-  void reset_peak() { peak_.store(live_.load()); }
+  void reset_peak() { peak_ = live_.load(); }
   void take(int64_t bytes);
-  void give_back(int64_t bytes) { live_.fetch_sub(bytes); }
+  void give_back(int64_t bytes) { live_.add(-bytes); }
 
  private:
-  std::atomic<int64_t> live_{0}, peak_{0};
+  Counter live_, peak_;
 };
 
 class Region {

@@ -13,10 +13,10 @@
 // that end the process.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 
+#include "tegula/base/memory.h"
 #include "tegula/plan/plan.h"
 #include "tegula/runtime/memory.h"
 

@@ -8,10 +8,10 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/plan/program.h"
 #include "tegula/runtime/session.h"
 

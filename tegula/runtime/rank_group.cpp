@@ -1,6 +1,5 @@
 #include "tegula/runtime/rank_group.h"
 
-#include <atomic>
 #include <cstring>
 #include <map>
 
@@ -25,7 +24,7 @@ struct RankGroup::Posted final : Errand {
   RankGroup* group = nullptr;
   Meeting::Board* board = nullptr;
   size_t index = 0;
-  std::atomic<int64_t>* sent = nullptr;
+  Counter* sent = nullptr;
   uint64_t round = 0;  // how often this rank has posted
 
   uint64_t all_of_round() const { return round * board->all.size(); }
@@ -72,7 +71,7 @@ struct RankGroup::Member final : Peers {
   RankGroup* group = nullptr;
   std::vector<Place> places;  // per axis
   std::map<std::pair<Meeting*, int>, std::unique_ptr<Posted>> errands;
-  std::atomic<int64_t> sent{0};
+  Counter sent;
 
   Place place(std::string_view axis) const {
     const int a = group->mesh_.find(axis);
@@ -145,7 +144,7 @@ RankGroup::~RankGroup() = default;
 Peers& RankGroup::peers(int64_t rank) { return *members_[static_cast<size_t>(rank)]; }
 
 int64_t RankGroup::sent_bytes(int64_t rank) const {
-  return members_[static_cast<size_t>(rank)]->sent.load(std::memory_order_relaxed);
+  return members_[static_cast<size_t>(rank)]->sent;
 }
 
 Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {

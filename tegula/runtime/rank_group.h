@@ -8,11 +8,11 @@
 #pragma once
 
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/ir/sharding.h"
 #include "tegula/kernels/peers.h"
 

@@ -1,10 +1,10 @@
 // Control flow at run time: how a step with regions runs their sub-plans.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/runtime/session.h"
 
 namespace tegula {

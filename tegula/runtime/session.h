@@ -7,12 +7,12 @@
 //   s->result("loss").as<float>()[0];
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/runtime/bound_step.h"
 #include "tegula/runtime/device_steps.h"
 #include "tegula/runtime/store.h"

@@ -5,11 +5,11 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 
 #include "tegula/base/box.h"
+#include "tegula/base/memory.h"
 #include "tegula/io/safetensors.h"
 #include "tegula/runtime/rank.h"
 

@@ -4,10 +4,10 @@
 // and draws the random numbers, that it has alone.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/serve/runner.h"
 #include "tegula/serve/sampler.h"

@@ -8,11 +8,11 @@
 // processors with AMX the two differ in bf16 (docs/design.md, "Numeric order").
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/model.h"
 #include "tegula/passes/pass.h"

@@ -2,9 +2,9 @@
 // batch.
 #pragma once
 
-#include <memory>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/session.h"
 

@@ -9,8 +9,7 @@
 //   eval_loss   tokens, targets, weights -> loss
 #pragma once
 
-#include <memory>
-
+#include "tegula/base/memory.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/train/config.h"
 

@@ -70,8 +70,7 @@ void launch(const KernelCall& c) {
       index[split] += static_cast<int64_t>(met.index) * share;
       const int64_t length = length_of(row);
       fill(at(met.all[giver].in, from.row_of(index) * to.m), row, length);
-      if (giver != met.index)
-        met.all[giver].sent_bytes->fetch_add(length * size, std::memory_order_relaxed);
+      if (giver != met.index) met.all[giver].sent_bytes->add(length * size);
     });
     return true;
   });

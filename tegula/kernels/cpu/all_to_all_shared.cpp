@@ -18,9 +18,7 @@ void launch(const KernelCall& c) {
       const TensorRef mine =
           part_of(met.all[r].in, split, static_cast<int64_t>(met.index) * share, share);
       move_strided(mine, part_of(y, gather, static_cast<int64_t>(r) * piece, piece), *c.pool);
-      if (r != met.index)
-        met.all[r].sent_bytes->fetch_add(mine.numel() * size_bytes(y.dtype),
-                                         std::memory_order_relaxed);
+      if (r != met.index) met.all[r].sent_bytes->add(mine.numel() * size_bytes(y.dtype));
     }
     return true;
   });

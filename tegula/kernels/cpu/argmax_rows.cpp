@@ -1,6 +1,6 @@
 // argmax (and argmin): a scan of each row, threads over rows.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/half.h"
 #include "tegula/kernels/kernel.h"
 

@@ -1,7 +1,7 @@
 // Rows of a gradient, added to the rows of the table they came from, in the order of positions.
 // Threads share the columns, so that the order never changes.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/half.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/embedding.h"

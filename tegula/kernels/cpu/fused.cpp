@@ -4,8 +4,8 @@
 // Registers of plain dtype (f32, f64, i64) may be the operands' own memory: a load that is
 // contiguous over the tile costs nothing, and a result to be stored there is computed in place.
 // While a tile runs, its loops fetch the next tile's memory.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/tile_thread.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 

@@ -1,7 +1,7 @@
 // gather: slices of x, copied; an id outside x gives zeros.
-#include <algorithm>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/gather.h"
 
 namespace tegula::kernel {

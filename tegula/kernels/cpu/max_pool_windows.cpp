@@ -1,6 +1,6 @@
 // max_pool: the largest of every window and its place among the spatial elements of x.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 
 namespace tegula::kernel {

@@ -1,8 +1,8 @@
 // reduce_sum over dims that others follow (bias and norm gradients), order: one ascending chain per
 // output. Of a long column it goes into a total in f64 after every kSumPart rows and begins anew;
 // others stay whole, so that sums over blocks of rows may go on from one another (blockwise).
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/kernel.h"
 #include "tegula/tile/long_sum.h"
 

@@ -1,6 +1,6 @@
 // reshape where no view shows the result: elements in row-major order from one layout to another.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/kernel.h"
 
 namespace tegula::kernel {

@@ -1,8 +1,8 @@
 // scatter: slices of y meet those of x in the order of ids; threads over what no two ids share.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/gather.h"
 #include "tegula/kernels/cpu/common/strided.h"
 

@@ -1,6 +1,6 @@
 // searchsorted: a binary search per value, threads over values.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/kernel.h"
 
 namespace tegula::kernel {

@@ -1,8 +1,8 @@
 // top_k by selection: each of the k passes over a row finds the first element, in the order of the
 // result, behind the one found before. For few of many (experts, sampling): k·n compares, no
 // memory.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/kernel.h"
 
 namespace tegula::kernel {

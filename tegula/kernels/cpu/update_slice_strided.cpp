@@ -1,6 +1,6 @@
 // dynamic_update_slice: in place when x is the result (a donated KV cache), else x is copied first.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/strided.h"
 
 namespace tegula::kernel {

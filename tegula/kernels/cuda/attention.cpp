@@ -1,7 +1,8 @@
 #include "tegula/kernels/cuda/attention.h"
 
-#include <algorithm>
 #include <climits>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::cuda {
 

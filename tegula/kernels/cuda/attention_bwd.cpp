@@ -1,7 +1,6 @@
 #include "tegula/kernels/cuda/attention_bwd.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/attention_f32.h"
 
 namespace tegula::cuda {

@@ -1,8 +1,8 @@
 #include "tegula/kernels/cuda/attention_decode.h"
 
-#include <algorithm>
 #include <bit>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/attention_params.h"
 
 namespace tegula::cuda {

@@ -1,6 +1,6 @@
 #include "tegula/kernels/cuda/attention_mma.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::cuda {
 

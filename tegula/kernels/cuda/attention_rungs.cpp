@@ -1,8 +1,8 @@
 #include "tegula/kernels/cuda/attention_rungs.h"
 
-#include <algorithm>
 #include <climits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/attention_params.h"
 
 namespace tegula::cuda {

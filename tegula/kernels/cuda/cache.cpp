@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/cache_entry.h"
 
 namespace tegula::cuda {

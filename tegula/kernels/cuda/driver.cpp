@@ -2,9 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstdlib>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/count.h"
 #include "tegula/kernels/cuda/launch_list.h"
 

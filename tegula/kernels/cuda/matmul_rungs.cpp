@@ -1,8 +1,8 @@
 #include "tegula/kernels/cuda/matmul_rungs.h"
 
-#include <algorithm>
 #include <climits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/matmul_params.h"
 

@@ -1,8 +1,8 @@
 #include "tegula/kernels/cuda/persistent_text.h"
 
-#include <algorithm>
 #include <bit>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/base/str.h"
 #include "tegula/kernels/cuda/tile_end_text.h"

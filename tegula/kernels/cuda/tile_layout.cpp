@@ -1,8 +1,8 @@
 #include "tegula/kernels/cuda/tile_layout.h"
 
-#include <algorithm>
 #include <cstdlib>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/tile_phases.h"
 
 namespace tegula::cuda {

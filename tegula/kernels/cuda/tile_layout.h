@@ -18,11 +18,11 @@
 // How many parts there are depends on the number of rows alone.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/tensor.h"
 #include "tegula/kernels/cuda/tile_phases.h"
 #include "tegula/kernels/target.h"

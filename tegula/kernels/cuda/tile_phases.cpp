@@ -1,6 +1,6 @@
 #include "tegula/kernels/cuda/tile_phases.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::cuda {
 

@@ -1,6 +1,6 @@
 // Programs of rows, in order "lane16".
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/tile_writer.h"
 #include "tegula/tile/long_sum.h"
 

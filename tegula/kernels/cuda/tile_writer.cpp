@@ -1,9 +1,9 @@
 #include "tegula/kernels/cuda/tile_writer.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/count.h"
 
 namespace tegula::cuda {

@@ -1,9 +1,9 @@
 #include "tegula/kernels/cuda/variants.h"
 
-#include <algorithm>
 #include <iterator>
 #include <set>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/attention_bwd.h"
 #include "tegula/kernels/cuda/attention_decode.h"
 #include "tegula/kernels/cuda/attention_f32.h"

@@ -1,7 +1,6 @@
 #include "tegula/models/common/why_missing.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/models/common/names.h"
 
 namespace tegula {

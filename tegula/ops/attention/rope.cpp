@@ -2,10 +2,10 @@
 // angle's sign turned.
 #include "tegula/ops/rope.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/common/elementwise.h"
 
 namespace tegula {

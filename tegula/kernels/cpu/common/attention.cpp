@@ -1,7 +1,6 @@
 #include "tegula/kernels/cpu/common/attention.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/grid_tasks.h"
 

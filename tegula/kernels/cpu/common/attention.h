@@ -20,8 +20,7 @@
 // dk and dv over query heads of the group, then over queries.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/position_runs.h"
 #include "tegula/kernels/cpu/common/contraction.h"
 #include "tegula/kernels/cpu/common/pair_panels.h"

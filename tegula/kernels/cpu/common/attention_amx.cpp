@@ -1,7 +1,6 @@
 #include "tegula/kernels/cpu/common/attention_amx.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/grid_tasks.h"
 
 namespace tegula::kernel {

@@ -4,8 +4,7 @@
 // order "amx_pairs" (isa/amx.h).
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 

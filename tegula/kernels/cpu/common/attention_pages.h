@@ -2,9 +2,9 @@
 // keys count from 0. Hence its bits are the same beside any others, in any pages.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/half.h"
 #include "tegula/kernels/cpu/common/attention.h"
 

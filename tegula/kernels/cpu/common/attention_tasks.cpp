@@ -1,8 +1,8 @@
 #include "tegula/kernels/cpu/common/attention_tasks.h"
 
-#include <algorithm>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 
 namespace tegula::kernel {

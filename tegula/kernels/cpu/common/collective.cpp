@@ -1,9 +1,9 @@
 #include "tegula/kernels/cpu/common/collective.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/element.h"
 #include "tegula/kernels/cpu/common/strided.h"
 
@@ -68,7 +68,7 @@ uint8_t* at(const TensorRef& t, int64_t element) {
 
 void copy_from(const Shown& giver, const uint8_t* from, int64_t n_bytes, uint8_t* to) {
   std::memcpy(to, from, static_cast<size_t>(n_bytes));
-  giver.sent_bytes->fetch_add(n_bytes, std::memory_order_relaxed);
+  giver.sent_bytes->add(n_bytes);
 }
 
 void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
@@ -104,7 +104,7 @@ void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, i
     }
   }
   for (size_t r = 0; r < all.size(); ++r)
-    if (r != index) all[r].sent_bytes->fetch_add(n * size, std::memory_order_relaxed);
+    if (r != index) all[r].sent_bytes->add(n * size);
 }
 
 }  // namespace tegula::kernel

@@ -1,11 +1,11 @@
 // Shared by the kernels of collectives.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/device.h"
 #include "tegula/kernels/peers.h"
 

@@ -1,7 +1,6 @@
 #include "tegula/kernels/cpu/common/cross_entropy.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_thin_plan.h"
 
 namespace tegula::kernel {

@@ -1,7 +1,6 @@
 #include "tegula/kernels/cpu/common/dot_amx_plan.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_thin_plan.h"
 
 namespace tegula::kernel {

@@ -1,8 +1,7 @@
 // How dot_amx cuts a contraction into blocks: sizes only, never bits.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/k_blocks.h"
 

@@ -1,9 +1,9 @@
 // How dot_i8 is laid out in memory: sizes only, never bits.
 #pragma once
 
-#include <algorithm>
 #include <span>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 
 namespace tegula::kernel {

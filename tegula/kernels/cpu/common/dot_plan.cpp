@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::kernel {
 

@@ -1,8 +1,7 @@
 // How dot_packed cuts a contraction into blocks: sizes only, never bits.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/kernels/cpu/common/contraction.h"
 #include "tegula/kernels/cpu/common/k_blocks.h"

@@ -4,10 +4,10 @@
 #include "tegula/kernels/cpu/common/dot_reads.h"
 
 #include <cstring>
-#include <memory>
 #include <new>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/kernels/cpu/common/dot_chain.h"
 #include "tegula/kernels/cpu/isa/dot_cache_tiled.cpp"
 #include "tegula/kernels/cpu/isa/dot_micro.cpp"

@@ -1,8 +1,7 @@
 // How dot_packed shares out a product of few rows: sizes only, never bits.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 
 namespace tegula::kernel {

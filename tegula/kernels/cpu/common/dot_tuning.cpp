@@ -1,9 +1,9 @@
 #include "tegula/kernels/cpu/common/dot_tuning.h"
 
-#include <algorithm>
 #include <array>
 #include <set>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 
 namespace tegula::kernel {

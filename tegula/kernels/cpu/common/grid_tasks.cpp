@@ -1,8 +1,9 @@
 #include "tegula/kernels/cpu/common/grid_tasks.h"
 
-#include <algorithm>
 #include <atomic>
 #include <thread>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::kernel {
 

@@ -1,8 +1,8 @@
 #include "tegula/kernels/cpu/common/isa_rate.h"
 
-#include <algorithm>
 #include <chrono>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/isa/fma_burst.h"
 #include "tegula/kernels/cpu/isa/table.h"
 

@@ -1,6 +1,6 @@
 #include "tegula/kernels/cpu/common/k_blocks.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::kernel {
 

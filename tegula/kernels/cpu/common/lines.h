@@ -2,9 +2,9 @@
 // threads over groups of them.
 #pragma once
 
-#include <algorithm>
 #include <span>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/half.h"
 #include "tegula/kernels/kernel.h"
 

@@ -1,9 +1,9 @@
 // The memory that dot_quantised_rows takes besides its operands.
 #pragma once
 
-#include <algorithm>
 #include <span>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/kernel.h"
 
 namespace tegula::kernel {

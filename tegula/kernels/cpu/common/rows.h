@@ -1,8 +1,7 @@
 // Kernels over rows (the last dim) of any strides: what their descriptors share.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 
 namespace tegula::kernel {

@@ -1,7 +1,8 @@
 #include "tegula/kernels/cpu/common/strided.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::kernel {
 

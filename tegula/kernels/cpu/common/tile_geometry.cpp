@@ -1,6 +1,6 @@
 #include "tegula/kernels/cpu/common/tile_geometry.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::kernel {
 

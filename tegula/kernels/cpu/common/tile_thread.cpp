@@ -1,7 +1,8 @@
 #include "tegula/kernels/cpu/common/tile_thread.h"
 
-#include <algorithm>
 #include <new>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::kernel {
 

@@ -2,10 +2,10 @@
 // are computed again from the log-sum-exp. [FlashAttention-2, section 3.1.2]
 // The gradient of a bias that was broadcast comes in a second sweep, per part of the bias and some
 // keys: what that part was broadcast over is summed in one chain, whatever the number of threads.
-#include <algorithm>
 #include <atomic>
 #include <utility>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/grid_tasks.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_whole.h"

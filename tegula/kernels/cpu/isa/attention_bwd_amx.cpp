@@ -2,10 +2,10 @@
 // keys. Scores are formed transposed, lanes over queries: weights and their gradients are then
 // tiles of a for dv and dk as they are stored, and the log-sum-exp is a vector. [FlashAttention-2,
 // section 3.1.2; order of common/attention_amx.h]
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/grid_tasks.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_amx_rows.h"

@@ -4,9 +4,9 @@
 // folded together at the end. [order "kb64" of common/attention.h; Flash-Decoding, Dao et al. 2023]
 #pragma once
 
-#include <algorithm>
 #include <utility>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/attention_decode.h"
 #include "tegula/kernels/cpu/common/attention_pages.h"
 #include "tegula/kernels/cpu/common/workspace.h"

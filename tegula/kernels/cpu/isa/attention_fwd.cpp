@@ -1,9 +1,9 @@
 // Attention's forward: query blocks against packed key blocks, online softmax.
 // [FlashAttention-2, section 3.1; order "kb64" of common/attention.h]
-#include <algorithm>
 #include <type_traits>
 #include <utility>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/attention_pages.h"
 #include "tegula/kernels/cpu/common/attention_tasks.h"
 #include "tegula/kernels/cpu/common/pair_panels.h"

@@ -1,8 +1,8 @@
 // Attention's forward in AMX's tiles. [FlashAttention-2, section 3.1; order "amx_kb512" of
 // common/attention_amx.h]
-#include <algorithm>
 #include <utility>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/attention_pages.h"
 #include "tegula/kernels/cpu/common/pair_panels.h"
 #include "tegula/kernels/cpu/common/workspace.h"

@@ -2,10 +2,10 @@
 // all rows of a group, at the speed of memory. The chains are those of the packed tiles.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <type_traits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/pairs.h"
 

@@ -1,8 +1,8 @@
 // Cross-entropy from the last hidden state: logits exist one register tile at a time (forward) or
 // one chunk of columns at a time (backward). [Wijmans et al. 2024, section 4]
-#include <algorithm>
 #include <type_traits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/cross_entropy_rows.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"

@@ -1,8 +1,8 @@
 // Loss and gradients of a linear layer's logits in one call. Some tokens' logits are formed as
 // columns of [v][token], so that weights are read where they lie and sums over v run in lanes of
 // tokens; then they become g in their place. Three products, all of them dot_packed's.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/cross_entropy_rows.h"
 #include "tegula/kernels/cpu/isa/dot_call.h"

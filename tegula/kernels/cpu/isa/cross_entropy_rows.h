@@ -1,8 +1,7 @@
 // Cross-entropy's work on a token's logits, however they are formed.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/cross_entropy.h"
 #include "tegula/kernels/cpu/isa/row_io.h"
 

@@ -1,6 +1,6 @@
 // The contraction of bf16 operands in AMX's tiles; common/dot_amx_plan.h has the blocks.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_amx_plan.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/amx_pack.h"

@@ -5,8 +5,7 @@
 // holds a block, "L1" what the multiply-adds load.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/ladder.h"
 #include "tegula/kernels/cpu/isa/vec.h"
 

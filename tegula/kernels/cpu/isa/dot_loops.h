@@ -1,8 +1,7 @@
 // The outer loops of a contraction on panels: what is packed at once, and its tasks.
 #pragma once
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/contraction.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/kernel.h"

@@ -1,7 +1,7 @@
 // The packed contraction: panels of a and b in f32, register tiles, k in cache-sized blocks; the
 // sizes are common/dot_plan.h's.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_thin_plan.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/dot_call.h"

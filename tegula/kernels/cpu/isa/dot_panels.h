@@ -1,9 +1,9 @@
 // Panels of dot_packed's operands: which rows or columns, which k, in which layout.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/isa/dot_loops.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/pack_pairs.h"

@@ -1,8 +1,8 @@
 // y = x (q scale) with weights of 8 or 4 bits. Lanes are columns; a few rows of q at a time over
 // all columns of a task, so that memory is read in runs and a sum is loaded and stored once per
 // run.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/quantised.h"
 #include "tegula/kernels/cpu/common/workspace.h"

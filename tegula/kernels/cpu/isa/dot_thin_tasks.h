@@ -4,9 +4,9 @@
 // k at a time, even and odd ones a chain each.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/common/dot_thin_plan.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/pack.h"

@@ -2,9 +2,9 @@
 // that goes on meanwhile, because a core can wait for only a few lines at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/kernel.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {

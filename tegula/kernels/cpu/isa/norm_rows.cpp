@@ -1,7 +1,7 @@
 // layer_norm, rms_norm and their gradients. Sums along rows in order "lane16"; sums over rows are
 // an ascending chain per column and shard of rows, and one over the shards.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/isa/row_io.h"
 #include "tegula/kernels/cpu/isa/table.h"
 

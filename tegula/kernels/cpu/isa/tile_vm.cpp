@@ -1,9 +1,9 @@
 // Finds the loop of a tile instruction; the generators and reductions among them.
 #include "tegula/kernels/cpu/isa/tile_vm.h"
 
-#include <algorithm>
 #include <limits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/integer.h"
 #include "tegula/base/philox.h"
 #include "tegula/kernels/cpu/isa/tile_vm_map.h"

@@ -1,7 +1,6 @@
 #include "tegula/kernels/cuda/describe/attention_padded.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 
 namespace tegula::cuda {

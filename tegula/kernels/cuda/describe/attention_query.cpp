@@ -1,6 +1,6 @@
 #include "tegula/kernels/cuda/describe/attention_query.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::cuda {
 

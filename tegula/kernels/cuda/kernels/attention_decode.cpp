@@ -1,7 +1,7 @@
 // Few queries over many keys: the keys are split over the blocks, the last block of a head
 // combines.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/describe/decode_query.h"
 
 namespace tegula::cuda {

@@ -1,6 +1,6 @@
 // Few rows times a matrix: decoding. The bits of a row do not depend on the others.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/describe/dot_query.h"
 
 namespace tegula::cuda {

@@ -1,6 +1,6 @@
 #include "tegula/kernels/cuda/plugin/attention_count.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::cuda {
 

@@ -1,7 +1,6 @@
 #include "tegula/kernels/cuda/plugin/attention_pad.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/attention_params.h"
 

@@ -2,10 +2,10 @@
 // bench/kernels_cuda.py times beside PyTorch. A call returns 0, or 1 (or null), and then
 // tegula_cuda_error() says why.
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/kernels/cuda/plugin/cuda_device.h"
 #include "tegula/kernels/device.h"
 

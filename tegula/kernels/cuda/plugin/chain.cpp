@@ -1,9 +1,9 @@
 #include "tegula/kernels/cuda/plugin/chain.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/count.h"
 #include "tegula/kernels/cuda/describe/check.h"

@@ -1,8 +1,7 @@
 #include "tegula/kernels/cuda/plugin/cuda_device.h"
 
-#include <algorithm>
-#include <memory>
-
+#include "tegula/base/algorithm.h"
+#include "tegula/base/memory.h"
 #include "tegula/kernels/cuda/plugin/cupti.h"
 #include "tegula/kernels/cuda/plugin/persistent.h"
 

@@ -2,10 +2,11 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula::cuda {
 

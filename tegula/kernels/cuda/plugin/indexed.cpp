@@ -1,8 +1,8 @@
 #include "tegula/kernels/cuda/plugin/indexed.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/describe/scatter_query.h"
 #include "tegula/kernels/cuda/plugin/sort.h"
 

@@ -1,7 +1,6 @@
 #include "tegula/kernels/cuda/plugin/joinable.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/joined_params.h"
 
 namespace tegula::cuda {

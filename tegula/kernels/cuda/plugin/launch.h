@@ -3,8 +3,8 @@
 #pragma once
 
 #include <map>
-#include <memory>
 
+#include "tegula/base/memory.h"
 #include "tegula/kernels/cuda/cache.h"
 #include "tegula/kernels/cuda/launch_list.h"
 #include "tegula/kernels/cuda/plugin/cuda_device.h"

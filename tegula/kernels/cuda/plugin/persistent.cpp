@@ -1,11 +1,11 @@
 #include "tegula/kernels/cuda/plugin/persistent.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/plugin/chain.h"
 #include "tegula/kernels/cuda/plugin/texts.h"

@@ -1,7 +1,6 @@
 #include "tegula/kernels/cuda/plugin/reduce.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/describe/reduce_query.h"
 
 namespace tegula::cuda {

@@ -1,6 +1,6 @@
 #include "tegula/kernels/cuda/plugin/sort.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
 
 namespace tegula::cuda {
 

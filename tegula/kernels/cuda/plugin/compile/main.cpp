@@ -6,7 +6,6 @@
 //   with --compare it only says whether that is what the program has.
 // tegula_cuda_compile --pack FILE: what is built into the plug-in. An empty file without NVRTC.
 // Needs NVRTC, and no GPU.
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/cache.h"
 #include "tegula/kernels/cuda/describe/kernel_resources.h"
 #include "tegula/kernels/cuda/variants.h"

@@ -1,5 +1,5 @@
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/plugin/lines.h"
 #include "tegula/kernels/cuda/plugin/plain.h"

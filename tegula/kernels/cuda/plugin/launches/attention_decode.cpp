@@ -1,5 +1,5 @@
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/cuda/describe/decode_query.h"
 #include "tegula/kernels/cuda/plugin/attention_count.h"
 #include "tegula/kernels/cuda/plugin/decode_launch.h"

@@ -1,6 +1,6 @@
-#include <algorithm>
 #include <bit>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/describe/dot_query.h"
 #include "tegula/kernels/cuda/plugin/inner.h"
