@@ -47,6 +47,14 @@ TEST(Batches, RefusesWithFileAndLine) {
   EXPECT_NE(message("0 1\n2 3\n4 5\n", twice).find("at most --steps 1"), std::string::npos);
 }
 
+TEST(Batches, TargetsAreTheNextTokens) {
+  const std::vector<int32_t> tokens = {5, 3, 8, 9, 7, 2, 4};
+  std::vector<int32_t> in(6), out(6);
+  fill_rows(tokens, std::vector<int64_t>{3, 0}, 3, in.data(), out.data());
+  EXPECT_EQ(in, (std::vector<int32_t>{9, 7, 2, 5, 3, 8}));
+  EXPECT_EQ(out, (std::vector<int32_t>{7, 2, 4, 3, 8, 9}));
+}
+
 TEST(Batches, TheDrawnOrderInAFileGivesTheDrawnRun) {
   const std::string dir = ::testing::TempDir() + "/batches";
   (void)remove_tree(dir);
