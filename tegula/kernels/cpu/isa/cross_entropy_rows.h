@@ -27,7 +27,7 @@ static inline void add_logits(const float* row, int64_t cols, float& m, float& l
   const float next = m > block_top ? m : block_top;
   for_16(cols, [&](int64_t e, int64_t k) {
     const Row16 x = load16_n(row + e, k, -kInf);
-    sum = sum + map16([&](int v) { return exp(x.v[v] - set1(finite(next))); });
+    sum = sum + exp(x - row16(finite(next)));
   });
   l = l * first_lane(exp(set1(m - finite(next)))) + reduce_add(sum);
   m = next;

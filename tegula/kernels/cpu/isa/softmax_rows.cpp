@@ -23,7 +23,7 @@ TEGULA_VEC Row16 exp_part(const float* p, int64_t d, float* e, float top) {
   Row16 sum = row16(0);
   for_16(d, [&](int64_t j, int64_t n) {
     const Row16 x = load16_n(p + j, n, -kInf);
-    const Row16 y = map16([&](int v) { return exp(x.v[v] - set1(top)); });
+    const Row16 y = exp(x - row16(top));
     sum = sum + y;
     if (e != nullptr) store16_n(e + j, y, n);
   });
