@@ -108,8 +108,9 @@ class Finisher {
   Var with_scale(const Node& mul) {
     for (size_t k = 0; k < 2; ++k) {
       const Node* dot = only_dot(mul.inputs[k]);
+      if (!dot || !is_plain_dot(*dot) || !is_float(f_.type(mul.output()).dtype)) continue;
       const auto scale = uniform_value(rw_.builder().function(), rw_.id(mul.inputs[1 - k]));
-      if (!dot || !is_plain_dot(*dot) || !scale || !is_float(f_.type(mul.output()).dtype)) continue;
+      if (!scale) continue;
       Attrs attrs = dot->attrs;
       attrs.set("scale", *scale);
       return emit(mul, std::move(attrs), std::vector<ValueId>(dot->inputs));
