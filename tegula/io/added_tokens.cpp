@@ -72,16 +72,9 @@ void AddedTokens::Round::split(std::string_view text, std::vector<Piece>& out) c
   if (done < text.size()) out.push_back({text.substr(done)});
 }
 
-std::vector<AddedTokens::Piece> AddedTokens::split(std::string_view text) const {
-  std::vector<Piece> first, pieces;
-  rounds_[0].split(text, first);
-  if (rounds_[1].tokens.empty()) return first;
-  for (const Piece& p : first) {
-    if (p.id >= 0)
-      pieces.push_back(p);
-    else
-      rounds_[1].split(p.text, pieces);
-  }
+std::vector<AddedTokens::Piece> AddedTokens::split(std::string_view text, bool normalized) const {
+  std::vector<Piece> pieces;
+  rounds_[normalized].split(text, pieces);
   return pieces;
 }
 

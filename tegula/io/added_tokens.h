@@ -1,9 +1,10 @@
 // Added tokens: names like <|endoftext|> that are found in text whole, before it is cut into words.
 //
 // At each place the longest name wins, and the search goes on behind it. Names that a normaliser
-// does not touch are found first, then the others in what is between them, as in the `tokenizers`
-// library. A name may take the white space before it (strips_left) or behind it along.
-// Cost: linear in the text, times the names that begin with the same byte.
+// does not touch are found first; the others, which are normalised themselves, in what is between
+// them once it is normalised, as in the `tokenizers` library. A name may take the white space
+// before it (strips_left) or behind it along. Cost: linear in the text, times the names that begin
+// with the same byte.
 #pragma once
 
 #include <array>
@@ -25,14 +26,14 @@ class AddedTokens {
  public:
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
-  bool empty() const { return rounds_[0].tokens.empty() && rounds_[1].tokens.empty(); }
+  bool empty(bool normalized) const { return rounds_[normalized].tokens.empty(); }
 
   struct Piece {
     std::string_view text;
     int32_t id = -1;  // -1: ordinary text
   };
-  // The text, cut; no piece is empty.
-  std::vector<Piece> split(std::string_view text) const;
+  // The text, cut by the names that are normalised, or by those that are not; no piece is empty.
+  std::vector<Piece> split(std::string_view text, bool normalized) const;
 
  private:
   struct Round {

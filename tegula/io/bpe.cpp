@@ -6,9 +6,6 @@
 namespace tegula {
 namespace {
 
-// Beyond this many distinct words in one call a word is encoded each time it comes.
-constexpr size_t kMaxCachedWords = size_t{1} << 20;
-
 uint64_t pair_key(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
 }
@@ -18,28 +15,17 @@ size_t mix(uint64_t key) {
   return key ^ key >> 32;
 }
 
-// A merge that could be applied at `position`; the heap gives the earliest learnt, then leftmost.
-struct Candidate {
-  int32_t rank;
-  uint32_t position;
-  int32_t left, right, id;
-  bool operator<(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : position > other.position;
-  }
-};
+// Of the merges that could be applied the heap gives the earliest learnt, then the leftmost.
+bool comes_later(const BpeEncoder::Candidate& a, const BpeEncoder::Candidate& b) {
+  return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
+}
 
-// A token of the word, in a doubly linked list; id -1 once merged away.
-struct Node {
-  int32_t id;
-  uint32_t before, after;
-};
 constexpr uint32_t kNone = UINT32_MAX;
 
 }  // namespace
 
-BpeEncoder::BpeEncoder(std::span<const BpeMerge> merges, const std::array<int32_t, 256>& byte_ids,
-                       FirstWord cut)
-    : byte_ids_(byte_ids), cut_(cut) {
+BpeEncoder::BpeEncoder(std::span<const BpeMerge> merges) {
+  if (merges.empty()) return;
   size_t n_slots = 16;
   while (n_slots < merges.size() * 2) n_slots *= 2;
   slots_.resize(n_slots);
@@ -60,20 +46,20 @@ const BpeEncoder::Slot* BpeEncoder::find(int32_t left, int32_t right) const {
   }
 }
 
-void BpeEncoder::encode_word(std::string_view word, std::vector<int32_t>& out) const {
+void BpeEncoder::merge(std::span<const int32_t> word, Scratch& scratch,
+                       std::vector<int32_t>& out) const {
   TEGULA_CHECK(word.size() < kNone, "a word of 4 GiB");
-  if (!whole_.empty())
-    if (const auto at = whole_.find(std::string(word)); at != whole_.end()) {
-      out.push_back(at->second);
-      return;
-    }
-  std::vector<Node> nodes(word.size());
-  for (uint32_t i = 0; i < nodes.size(); ++i)
-    nodes[i] = {byte_ids_[static_cast<unsigned char>(word[i])], i - 1, i + 1};
-  if (nodes.empty()) return;
+  if (slots_.empty() || word.size() < 2) {
+    out.insert(out.end(), word.begin(), word.end());
+    return;
+  }
+  // The word is a doubly linked list; id -1 once merged away.
+  auto& [nodes, heap] = scratch;
+  nodes.resize(word.size());
+  for (uint32_t i = 0; i < nodes.size(); ++i) nodes[i] = {word[i], i - 1, i + 1};
   nodes.back().after = kNone;
 
-  std::vector<Candidate> heap;
+  heap.clear();
   const auto consider = [&](uint32_t position) {
     const uint32_t next = position == kNone ? kNone : nodes[position].after;
     if (next == kNone) return false;
@@ -83,9 +69,9 @@ void BpeEncoder::encode_word(std::string_view word, std::vector<int32_t>& out) c
     return true;
   };
   for (uint32_t i = 0; i < nodes.size(); ++i) consider(i);
-  std::make_heap(heap.begin(), heap.end());
+  std::make_heap(heap.begin(), heap.end(), comes_later);
   while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end());
+    std::pop_heap(heap.begin(), heap.end(), comes_later);
     const Candidate c = heap.back();
     heap.pop_back();
     Node& node = nodes[c.position];
@@ -95,29 +81,10 @@ void BpeEncoder::encode_word(std::string_view word, std::vector<int32_t>& out) c
     node.after = gone.after;
     gone.id = -1;
     if (node.after != kNone) nodes[node.after].before = c.position;
-    if (consider(node.before)) std::push_heap(heap.begin(), heap.end());
-    if (consider(c.position)) std::push_heap(heap.begin(), heap.end());
+    if (consider(node.before)) std::push_heap(heap.begin(), heap.end(), comes_later);
+    if (consider(c.position)) std::push_heap(heap.begin(), heap.end(), comes_later);
   }
   for (uint32_t i = 0; i != kNone; i = nodes[i].after) out.push_back(nodes[i].id);
-}
-
-void BpeEncoder::encode(std::string_view text, std::vector<int32_t>& out) const {
-  struct Span {
-    size_t begin, n;
-  };
-  // A word's ids are copied from its first appearance in the output.
-  std::unordered_map<std::string_view, Span> cache;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, cut_(text));
-    text.remove_prefix(word.size());
-    if (const auto hit = cache.find(word); hit != cache.end()) {
-      for (size_t i = 0; i < hit->second.n; ++i) out.push_back(out[hit->second.begin + i]);
-      continue;
-    }
-    const size_t begin = out.size();
-    encode_word(word, out);
-    if (cache.size() < kMaxCachedWords) cache.emplace(word, Span{begin, out.size() - begin});
-  }
 }
 
 }  // namespace tegula

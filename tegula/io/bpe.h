@@ -4,22 +4,18 @@
 // pairs of neighbours in all words, merge the most frequent; among equals the one with the
 // smallest (left, right). Encoding a word applies the earliest learnt merge that fits, leftmost
 // first, until none does.
-// Inputs: bytes of any kind; words are those of pretokenize.h. Ids 0…255 are the bytes.
+// Training: bytes of any kind; words are those of GPT-2 (pretokenize.h). Ids 0…255 are the bytes.
 // Cost: training O(n log n) in the bytes of distinct words (pair counts and positions are kept up
 // to date, the next pair comes from a heap); encoding O(k log k) for a word of k bytes.
 // Source: Sennrich et al. 2016, section 3.2; GPT-2 for bytes.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include "tegula/io/pretokenize.h"
 
 namespace tegula {
 
@@ -41,15 +37,23 @@ BpeVocabulary train_bpe(std::string_view text, int64_t vocab_size);
 class BpeEncoder {
  public:
   BpeEncoder() = default;
-  BpeEncoder(std::span<const BpeMerge> merges, const std::array<int32_t, 256>& byte_ids,
-             FirstWord cut = first_word);
-  // A word that is one of these is its id, whatever merges would make of it.
-  void set_whole_words(std::unordered_map<std::string, int32_t> ids) { whole_ = std::move(ids); }
-  // Appends the ids of `text`, all of whose words it cuts and encodes; repeated words are looked
-  // up in a cache that lasts for the call.
-  void encode(std::string_view text, std::vector<int32_t>& out) const;
-  // Appends the ids of one word.
-  void encode_word(std::string_view word, std::vector<int32_t>& out) const;
+  explicit BpeEncoder(std::span<const BpeMerge> merges);
+  // What merging one word needs; kept, so that the next word takes no memory.
+  struct Node {
+    int32_t id;
+    uint32_t before, after;
+  };
+  struct Candidate {
+    int32_t rank;
+    uint32_t position;
+    int32_t left, right, id;
+  };
+  struct Scratch {
+    std::vector<Node> nodes;
+    std::vector<Candidate> heap;
+  };
+  // Appends what the merges make of a word's tokens.
+  void merge(std::span<const int32_t> word, Scratch& scratch, std::vector<int32_t>& out) const;
 
  private:
   struct Slot {
@@ -57,10 +61,7 @@ class BpeEncoder {
     int32_t rank = -1, id = -1;
   };
   const Slot* find(int32_t left, int32_t right) const;
-  std::vector<Slot> slots_;  // open addressing; the size is a power of two
-  std::array<int32_t, 256> byte_ids_{};
-  FirstWord cut_ = first_word;
-  std::unordered_map<std::string, int32_t> whole_;
+  std::vector<Slot> slots_;  // open addressing; the size is a power of two; empty: no merges
 };
 
 }  // namespace tegula

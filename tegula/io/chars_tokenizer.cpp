@@ -46,7 +46,7 @@ class CharModel : public TokenModel {
  public:
   static Result<Vocabulary> make(std::vector<std::string> tokens,
                                  const std::vector<bool>& is_added = {});
-  Status encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  Status encode(std::string_view text, bool is_first, std::vector<int32_t>& ids) const override;
   Json::Object members() const override;
 
  private:
@@ -88,7 +88,7 @@ Error CharModel::unknown_character(std::string_view text, size_t at) const {
                               "use the tokenizer bytes or bpe:N, which take any text"));
 }
 
-Status CharModel::encode(std::string_view text, std::vector<int32_t>& ids) const {
+Status CharModel::encode(std::string_view text, bool, std::vector<int32_t>& ids) const {
   ids.reserve(ids.size() + text.size());
   std::array<int32_t, 128> ascii_ids;  // a short way for most text
   ascii_ids.fill(-1);
@@ -135,14 +135,24 @@ Result<Vocabulary> train(std::string_view, std::string_view text) {
   return CharModel::make(alphabet(text));
 }
 
-bool is_it(const TokenizerFile& f) {
-  return f.model_type == "WordLevel" && f.words_type == "Split";
-}
+bool is_it(const TokenizerFile& f) { return f.model_type == "WordLevel"; }
 
-Result<Vocabulary> read(const TokenizerFile& f) {
+// Whether words are characters, each for itself.
+class Characters : public WordSink {
+ public:
+  void take(std::string_view word) override { n += first_code_point(word).n_bytes == word.size(); }
+  int n = 0;
+};
+
+Result<std::shared_ptr<const TokenModel>> read(const TokenizerFile& f) {
+  TEGULA_TRY(check_keys(f.model, "model", {"vocab", "unk_token"}));
+  Characters characters;
+  f.words.cut("a b\n\u00e9", false, characters);
+  if (characters.n != 5)
+    return unsupported("its model WordLevel has words of more than a character");
   std::vector<std::string> tokens;
   for (const std::string& name : f.names) tokens.push_back(token_of(name));
-  return CharModel::make(std::move(tokens), f.is_added);
+  return TEGULA_TRY(CharModel::make(std::move(tokens), f.is_added)).model;
 }
 
 }  // namespace

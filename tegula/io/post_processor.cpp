@@ -2,13 +2,10 @@
 
 #include <string>
 
+#include "tegula/io/json_form.h"
+
 namespace tegula {
 namespace {
-
-std::string text_of(const Json* value) {
-  const auto* text = value != nullptr ? value->as<std::string>() : nullptr;
-  return text != nullptr ? *text : "";
-}
 
 Result<std::vector<int32_t>> ids_of_special(const Json& processor, const std::string& name) {
   const Json* all = processor.find("special_tokens");
@@ -62,7 +59,9 @@ Result<Around> read_ends(const Json& processor) {
 Status add(const Json* processor, Around& around) {
   if (processor == nullptr || processor->is_null()) return {};
   const std::string type = text_of(processor->find("type"));
-  if (type == "ByteLevel") return {};  // it moves offsets, not ids
+  const std::string name = cat("post_processor ", type);
+  if (type == "ByteLevel")  // it moves offsets, not ids
+    return check_keys(*processor, name, {"add_prefix_space", "trim_offsets", "use_regex"});
   if (type == "Sequence") {
     const Json* list = processor->find("processors");
     if (list != nullptr && list->as<Json::Array>() != nullptr)
@@ -70,6 +69,10 @@ Status add(const Json* processor, Around& around) {
     return {};
   }
   Around outer;
+  if (type == "TemplateProcessing")
+    TEGULA_TRY(check_keys(*processor, name, {"single", "pair", "special_tokens"}));
+  else if (type == "RobertaProcessing" || type == "BertProcessing")
+    TEGULA_TRY(check_keys(*processor, name, {"sep", "cls", "trim_offsets", "add_prefix_space"}));
   if (type == "TemplateProcessing")
     outer = TEGULA_TRY(read_template(*processor));
   else if (type == "RobertaProcessing" || type == "BertProcessing")

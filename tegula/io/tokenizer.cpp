@@ -1,6 +1,6 @@
 #include "tegula/io/tokenizer.h"
 
-#include "tegula/io/tokenizer_kind.h"
+#include "tegula/io/tokenizer_forms.h"
 
 namespace tegula {
 namespace {
@@ -8,7 +8,8 @@ namespace {
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
 // In the order in which a file is tried.
-const TokenizerKind* const kKinds[] = {&kBytesTokenizer, &kCharsTokenizer, &kBpeTokenizer};
+const TokenizerKind* const kKinds[] = {&kBytesTokenizer, &kCharsTokenizer, &kBpeTokenizer,
+                                       &kSentencePieceTokenizer, &kWordPieceTokenizer};
 
 // Up to the size that a kind may have: "bpe:".
 std::string_view stem(std::string_view name) { return name.substr(0, name.find(':') + 1); }
@@ -26,11 +27,10 @@ Result<Tokenizer> Tokenizer::train(std::string_view name, std::string_view text)
   return invalid_argument(cat("unknown tokenizer '", name, "'; choose bytes, chars or bpe:N"));
 }
 
-Result<Tokenizer> Tokenizer::read(const TokenizerFile& file) {
+Result<const TokenizerKind*> kind_of(const TokenizerFile& file) {
   for (const TokenizerKind* kind : kKinds)
-    if (kind->is_it(file)) return Tokenizer(kind->name, TEGULA_TRY(kind->read(file)));
-  return unsupported(cat("its model ", file.model_type, " with pre_tokenizer ", file.words_type,
-                         " is not a form that tegula reads"));
+    if (kind->is_it(file)) return kind;
+  return unsupported(cat("its model ", file.model_type, " is not a form that tegula reads"));
 }
 
 Tokenizer::Tokenizer(std::string_view kind, Vocabulary vocabulary)
@@ -38,14 +38,28 @@ Tokenizer::Tokenizer(std::string_view kind, Vocabulary vocabulary)
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids = before_;
-  if (added_.empty()) {
-    TEGULA_TRY(model_->encode(text, ids));
-  } else {
-    for (const AddedTokens::Piece& p : added_.split(text)) {
+  const auto encode_normalized = [&](std::string_view part, bool is_first) -> Status {
+    if (added_.empty(true)) return model_->encode(part, is_first, ids);
+    for (const AddedTokens::Piece& p : added_.split(part, true)) {
       if (p.id >= 0)
         ids.push_back(p.id);
       else
-        TEGULA_TRY(model_->encode(p.text, ids));
+        TEGULA_TRY(model_->encode(p.text, is_first && p.text.data() == part.data(), ids));
+    }
+    return {};
+  };
+  const auto encode_part = [&](std::string_view part, bool is_first) -> Status {
+    if (forms_ == nullptr || forms_->normalizer.empty()) return encode_normalized(part, is_first);
+    return encode_normalized(forms_->normalizer.apply(part), is_first);
+  };
+  if (added_.empty(false)) {
+    TEGULA_TRY(encode_part(text, true));
+  } else {
+    for (const AddedTokens::Piece& p : added_.split(text, false)) {
+      if (p.id >= 0)
+        ids.push_back(p.id);
+      else
+        TEGULA_TRY(encode_part(p.text, p.text.data() == text.data()));
     }
   }
   ids.insert(ids.end(), behind_.begin(), behind_.end());
@@ -59,7 +73,14 @@ std::string_view Tokenizer::token(int32_t id) const {
 
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
-  for (int32_t id : ids) text += token(id);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int32_t id = ids[i];
+    if (i == 0 && forms_ != nullptr && !forms_->names.empty() && id >= 0 && id < vocab_size())
+      text += forms_->decoder.text(forms_->names[static_cast<size_t>(id)], true);
+    else
+      text += token(id);
+  }
+  if (forms_ != nullptr) text.erase(0, forms_->decoder.stripped(text));
   return text;
 }
 

@@ -6,15 +6,20 @@
 //         comes back exactly; anything else unknown is an error.
 // bpe:N   byte-level byte-pair encoding with GPT-2's words, at most N ids, the first 256 the bytes.
 //
-// decode(encode(x)) == x for any bytes (bytes, bpe) and any text of the alphabet (chars).
+// decode(encode(x)) == x for any bytes (bytes, bpe:N) and any text of the alphabet (chars).
 // Files: tokenizer.json and tokenizer_config.json, which `transformers` and `tokenizers` load as
-// they are and give equal ids. load() takes these and other byte-level BPE files: words cut as by
-// GPT-2, Llama 3 or Qwen; added tokens (<|endoftext|>), found in text whole; templates that put ids
-// before and behind it (<|begin_of_text|>), so that encode("") may give ids too; whole words that
-// no merge makes. A loaded tokenizer saves the files that it came from.
+// they are and give equal ids. load() takes these and the forms of published models: byte-level BPE
+// (GPT-2, Llama 3, Qwen, GPT-4, o200k, StarCoder, DeepSeek, …), SentencePiece's BPE (Llama 2,
+// Mistral, Gemma) and WordPiece (BERT), with their normalisers, patterns and decoders; added tokens
+// (<|endoftext|>), found in text whole; templates that put ids before and behind it
+// (<|begin_of_text|>), so that encode("") may give ids too. Ids are those of the `tokenizers`
+// library. Its truncation and padding are left to whoever makes batches. A normaliser, a vocabulary
+// that lacks bytes and WordPiece lose text: then decode() gives what the library's does, but bytes
+// that make no UTF-8 stay as they are. A loaded tokenizer saves the files that it came from.
 // Errors: kInvalidArgument for unknown kinds, sizes and characters (naming them and where they
-// stand), and for broken files; kUnsupported for tokenizer files of other forms; kIo.
-// Cost: encode() about 0.4 GB/s (bytes), 0.2 GB/s (chars), 20 MB/s (bpe); thread-safe.
+// stand), and for broken files; kUnsupported for parts, keys and patterns of tokenizer.json that
+// are not computed, by name; kIo. Cost: encode() about 0.4 GB/s (bytes), 0.2 GB/s (chars), 20 MB/s
+// (bpe); thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +36,7 @@
 namespace tegula {
 
 class TokenModel;
-struct TokenizerFile;
+struct TextForms;
 struct Vocabulary;
 
 class Tokenizer {
@@ -43,7 +48,8 @@ class Tokenizer {
   Result<std::vector<int32_t>> encode(std::string_view text) const;
   // Ids outside the vocabulary (a model may be padded to more) decode to U+FFFD.
   std::string decode(std::span<const int32_t> ids) const;
-  // The bytes of one id; may be a part of a character: see showable_bytes() in utf8.h.
+  // The bytes of one id behind others; may be a part of a character: see showable_bytes() in
+  // utf8.h.
   std::string_view token(int32_t id) const;
   int64_t vocab_size() const { return static_cast<int64_t>(tokens_.size()); }
   // bytes, chars, bpe:N: a row of the table of kinds (tokenizer_kind.h).
@@ -57,13 +63,13 @@ class Tokenizer {
  private:
   Tokenizer(std::string_view kind, Vocabulary vocabulary);
   static Result<Tokenizer> parse(std::string_view json_text, const std::string& path);
-  static Result<Tokenizer> read(const TokenizerFile& file);
 
   std::string_view kind_;
   std::vector<std::string> tokens_;  // the bytes of each id
   std::shared_ptr<const TokenModel> model_;
   AddedTokens added_;
-  std::vector<int32_t> before_, behind_;  // ids around every text
+  std::vector<int32_t> before_, behind_;    // ids around every text
+  std::shared_ptr<const TextForms> forms_;  // of a loaded one: its normaliser and decoder
   std::vector<std::pair<std::string, std::string>> loaded_files_;
 };
 

@@ -1,32 +1,13 @@
 // The files of a tokenizer, in the form of the `tokenizers` library.
-#include <cstdio>
 #include <unordered_map>
 
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/io/post_processor.h"
 #include "tegula/io/tokenizer.h"
-#include "tegula/io/tokenizer_kind.h"
+#include "tegula/io/tokenizer_forms.h"
 
 namespace tegula {
-
-std::string text_of(const Json* value) {
-  const auto* text = value != nullptr ? value->as<std::string>() : nullptr;
-  return text != nullptr ? *text : "";
-}
-
-bool is_true(const Json* value) {
-  const bool* b = value != nullptr ? value->as<bool>() : nullptr;
-  return b != nullptr && *b;
-}
-
-bool is_absent(const Json* value) { return value == nullptr || value->is_null(); }
-
-std::string to_hex(uint32_t value, int n_digits) {
-  char buffer[16];
-  std::snprintf(buffer, sizeof buffer, "%0*X", n_digits, value);
-  return buffer;
-}
 
 namespace {
 
@@ -63,33 +44,32 @@ Status read_names(const Json* added, TokenizerFile& file) {
   return {};
 }
 
-Result<AddedTokens> read_added(const Json* list, const Ids& ids) {
+// The content of one that is normalised is, so that it is found in a normalised text.
+Result<std::vector<AddedToken>> read_added(const Json* list, const Ids& ids,
+                                           const Normalizer& normalizer) {
   std::vector<AddedToken> tokens;
-  if (const auto* array = list != nullptr ? list->as<Json::Array>() : nullptr)
-    for (const Json& t : *array) {
-      const std::string content = text_of(t.find("content"));
-      if (is_true(t.find("single_word")))
-        return unsupported(cat("its added token '", content, "' is to be found as a word alone"));
-      const Json* normalized = t.find("normalized");
-      tokens.push_back({content, ids.at(content), is_true(t.find("lstrip")),
-                        is_true(t.find("rstrip")),
-                        normalized != nullptr ? is_true(normalized) : !is_true(t.find("special"))});
-    }
-  return AddedTokens(std::move(tokens));
+  for (const Json& t : list_of(list)) {
+    TEGULA_TRY(
+        check_keys(t, "added token",
+                   {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
+    const std::string content = text_of(t.find("content"));
+    if (is_true(t.find("single_word")))
+      return unsupported(cat("its added token '", content, "' is to be found as a word alone"));
+    const Json* normalized = t.find("normalized");
+    const bool is_normalized =
+        normalized != nullptr ? is_true(normalized) : !is_true(t.find("special"));
+    tokens.push_back({is_normalized ? normalizer.apply(content) : content, ids.at(content),
+                      is_true(t.find("lstrip")), is_true(t.find("rstrip")), is_normalized});
+  }
+  return tokens;
 }
 
-// Whether the file asks for nothing that load() would do otherwise.
-Status check_form(const Json& json, const Json& model, const Json* words) {
-  if (!is_absent(json.find("normalizer"))) return unsupported("it has a normalizer");
-  for (const char* key : {"truncation", "padding"})
-    if (!is_absent(json.find(key)))
-      return unsupported(cat("it asks for ", key, ": set \"", key, "\" to null"));
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (!text_of(model.find(key)).empty()) return unsupported(cat("model.", key, " is set"));
-  if (!is_absent(model.find("dropout"))) return unsupported("model.dropout is set");
-  if (is_true(model.find("byte_fallback"))) return unsupported("model.byte_fallback is set");
-  if (words == nullptr) return unsupported("it has no pre_tokenizer");
-  return {};
+// Truncation and padding are a batch's: as in transformers, a text's ids are all of it, and they
+// are left to whoever makes batches.
+Status check_form(const Json& json) {
+  return check_keys(json, "file",
+                    {"version", "truncation", "padding", "added_tokens", "normalizer",
+                     "pre_tokenizer", "post_processor", "decoder", "model"});
 }
 
 }  // namespace
@@ -131,21 +111,33 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string
   if (model == nullptr) return invalid_argument("it has no model");
   // Files of early versions, GPT-2's among them, do not name the type.
   const bool is_early = model->find("type") == nullptr && model->find("merges") != nullptr;
-  const Json* words = json.find("pre_tokenizer");
-  TEGULA_TRY(check_form(json, *model, words));
-  TokenizerFile file{*model, is_early ? "BPE" : text_of(model->find("type")),
-                     *words, text_of(words->find("type")),
-                     {},     {},
+  TEGULA_TRY(check_form(json));
+  TokenizerFile file{*model,
+                     is_early ? "BPE" : text_of(model->find("type")),
+                     TEGULA_TRY(Words::read(json.find("pre_tokenizer"))),
+                     {},
+                     {},
                      {}};
   TEGULA_TRY(read_names(json.find("added_tokens"), file));
-  AddedTokens added = TEGULA_TRY(read_added(json.find("added_tokens"), file.ids));
+  auto forms = std::make_shared<TextForms>();
+  forms->normalizer = TEGULA_TRY(Normalizer::read(json.find("normalizer")));
+  forms->decoder = TEGULA_TRY(Decoder::read(json.find("decoder")));
+  std::vector<AddedToken> added =
+      TEGULA_TRY(read_added(json.find("added_tokens"), file.ids, forms->normalizer));
   Around around = TEGULA_TRY(read_post_processor(json.find("post_processor")));
   for (const auto* list : {&around.before, &around.behind})
     for (const int32_t id : *list)
       if (static_cast<size_t>(id) >= file.names.size())
         return invalid_argument(cat("its post_processor adds id ", id, " of ", file.names.size()));
-  Tokenizer t = TEGULA_TRY(read(file));
-  t.added_ = std::move(added);
+  const TokenizerKind* kind = TEGULA_TRY(kind_of(file));
+  Vocabulary vocabulary{{}, TEGULA_TRY(kind->read(file))};
+  // As text they are what was looked for.
+  for (const AddedToken& t : added) file.names[static_cast<size_t>(t.id)] = t.content;
+  for (const std::string& name : file.names)
+    vocabulary.tokens.push_back(forms->decoder.text(name, false));
+  if (forms->decoder.minds_the_first()) forms->names = std::move(file.names);
+  Tokenizer t(kind->name, std::move(vocabulary));
+  t.added_ = AddedTokens(std::move(added)), t.forms_ = std::move(forms);
   t.before_ = std::move(around.before), t.behind_ = std::move(around.behind);
   return t;
 }

@@ -2,8 +2,8 @@
 // tokenizer.json.
 //
 // A kind is a file with one of these, and a row of the table in tokenizer.cpp. What all kinds share
-// (added tokens, ids around a text, decoding) is the Tokenizer's; the rules that cut words are a
-// table of their own, in pretokenize.cpp.
+// (added tokens, the normaliser, ids around a text, the decoder) is the Tokenizer's; how words are
+// cut is read in words.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,19 @@
 #include <vector>
 
 #include "tegula/base/memory.h"
-#include "tegula/io/json.h"
+#include "tegula/io/json_form.h"
+#include "tegula/io/words.h"
 
 namespace tegula {
 
-// Makes ids of text in which no added token stands. Thread-safe.
+// Makes ids of text in which no added token stands, and which is normalised. Thread-safe.
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  virtual Status encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  // The members of tokenizer.json that say all of it: {"model", "pre_tokenizer", "decoder"}.
+  // `is_first`: the text begins what is encoded.
+  virtual Status encode(std::string_view text, bool is_first, std::vector<int32_t>& ids) const = 0;
+  // The members of tokenizer.json that say all of it: {"model", "pre_tokenizer", "decoder"}; of one
+  // that was trained here, a loaded one has its file.
   virtual Json::Object members() const = 0;
 };
 
@@ -35,8 +38,7 @@ struct Vocabulary {
 struct TokenizerFile {
   const Json& model;
   std::string model_type;                        // "BPE"
-  const Json& words;                             // its pre_tokenizer
-  std::string words_type;                        // "ByteLevel"
+  Words words;                                   // its pre_tokenizer
   std::unordered_map<std::string, int32_t> ids;  // by their names in the file
   std::vector<std::string> names;                // in the order of ids: 0, 1, 2, …
   std::vector<bool> is_added;                    // those that stand in no word
@@ -46,18 +48,12 @@ struct TokenizerKind {
   std::string_view name;  // "bytes"; "bpe:N" has a size
   // From text; `name` as it was asked for: "bpe:500". Null: nobody trains it here.
   Result<Vocabulary> (*train)(std::string_view name, std::string_view text);
-  // The same from a file. The first kind that a file is of reads it.
+  // From a file. The first kind that a file is of reads it.
   bool (*is_it)(const TokenizerFile& file);
-  Result<Vocabulary> (*read)(const TokenizerFile& file);
+  Result<std::shared_ptr<const TokenModel>> (*read)(const TokenizerFile& file);
 };
 
-extern const TokenizerKind kBytesTokenizer, kBpeTokenizer, kCharsTokenizer;
-
-// Members of JSON objects: a string or "", whether it is true, whether it is null or not there.
-std::string text_of(const Json* value);
-bool is_true(const Json* value);
-bool is_absent(const Json* value);
-// 3, 0xab -> "0AB"
-std::string to_hex(uint32_t value, int n_digits);
+extern const TokenizerKind kBytesTokenizer, kBpeTokenizer, kCharsTokenizer, kSentencePieceTokenizer,
+    kWordPieceTokenizer;
 
 }  // namespace tegula

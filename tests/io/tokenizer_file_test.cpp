@@ -80,19 +80,56 @@ TEST_F(Llama3File, GivesTheIdsOfTheLibrary) {
   EXPECT_EQ(read_file(other / "tokenizer.json").value(), json.dump(1));
 }
 
+TEST_F(Llama3File, OtherPatternsAndSplitsAreComputed) {
+  const auto ids = [&](std::string_view from, std::string_view to, std::string_view text) {
+    const auto t = load_with(from, to);
+    EXPECT_TRUE(t.ok()) << t.error().message;
+    return t.ok() ? t->encode(text).value() : std::vector<int32_t>{};
+  };
+  using Ids = std::vector<int32_t>;
+  const int32_t ab = 256;
+  EXPECT_EQ(ids("{1,3}", "{1,4}", "xyz"), (Ids{259, 258}));
+  EXPECT_EQ(ids("Isolated", "Removed", "xyz"), Ids{259});  // every word is a delimiter
+  EXPECT_EQ(ids("\"use_regex\": false", "\"use_regex\": true", "ab-ab"), (Ids{259, ab, '-', ab}));
+  // What batches are cut and filled to is not a text's.
+  EXPECT_EQ(ids("\"truncation\": null", "\"truncation\": {\"max_length\": 2}", "ab-ab"),
+            (Ids{259, ab, '-', ab}));
+  EXPECT_EQ(ids("\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}", "AB <-<MASK>"),
+            (Ids{259, ab, ' ', 262, '<', 'm', 'a', 's', 'k', '>'}));
+}
+
 TEST_F(Llama3File, OtherFormsAreRefused) {
   const auto refuse = [&](std::string_view from, std::string_view to, std::string_view why) {
     expect_error(load_with(from, to), Code::kUnsupported, {"tokenizer.json", why});
   };
-  refuse("{1,3}", "{1,4}", "not as GPT-2, Llama 3 or Qwen do");
-  refuse("Isolated", "Removed", "behavior Removed");
-  refuse("\"use_regex\": false", "\"use_regex\": true", "splits twice");
+  refuse("\\\\p{L}+", "\\\\p{L}+?", "lazy or double repetition at byte 53");
+  refuse("\\\\p{L}+", "\\\\p{Han}+", "\\p{Han}");
+  refuse("\\\\p{L}+", "\\\\w+", "\\w");
+  refuse("\\\\p{L}+", "(?<=a)", "the group (?<=…");
+  refuse("|\\\\s+\"", "|\\\\s*\"", "matches the empty text");
+  refuse("Isolated", "Merged", "behavior Merged");
+  refuse("\"invert\": false", "\"inverted\": false", "Split has the key inverted");
+  refuse("\"ByteLevel\", \"use_regex\": false}", "\"ByteLevel\"},{\"type\": \"Digits\"}",
+         "Digits behind ByteLevel");
+  refuse("\"normalizer\": null", "\"normalizer\": {\"type\": \"Nmt\"}",
+         "normalizer is of type Nmt");
+  refuse("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\",\"x\": 1}",
+         "NFC has the key x");
+  refuse("\"normalizer\": null",
+         cat(R"("normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": ")",
+             std::string(10'001, 'a'), "\"}"),
+         "so much longer");
+  refuse("\"version\"", "\"virsion\"", "file has the key virsion");
+  refuse("\"dropout\": null", "\"dropout\": 0.1", "model.dropout");
+  refuse("\"fuse_unk\"", "\"fused\"", "model has the key fused");
+  refuse("\"byte_fallback\": false", "\"byte_fallback\": true", "byte_fallback");
   refuse("\"TemplateProcessing\"", "\"Reversal\"", "post_processor is of type Reversal");
-  refuse("\"truncation\": null", "\"truncation\": {\"max_length\": 5}", "truncation");
   refuse("\"lstrip\": false", "\"single_word\": true",
          "'<|begin|>' is to be found as a word alone");
   expect_error(load_with("[259]", "[]"), Code::kInvalidArgument, {"'<|begin|>'", "no ids"});
   expect_error(load_with("[259]", "[999]"), Code::kInvalidArgument, {"id 999 of 263"});
+  expect_error(load_with("\"unk_token\": null", "\"unk_token\": \"<?>\""), Code::kInvalidArgument,
+               {"'<?>' is not in model.vocab"});
 }
 
 }  // namespace
