@@ -1,16 +1,92 @@
 #include "tegula/io/bpe_model.h"
 
+#include <cstring>
+
 #include "tegula/base/algorithm.h"
 #include "tegula/io/utf8.h"
 
 namespace tegula {
 namespace {
 
-// Beyond this many distinct words in one call a word is encoded each time it comes, and so is one
-// that is longer.
-constexpr size_t kMaxCachedWords = size_t{1} << 20;
+// A longer word is encoded each time it comes.
 constexpr size_t kMaxCachedBytes = 256;
 constexpr size_t kJunctionBits = size_t{1} << 20;
+
+// Where the ids of a word stand that has come before: open addressing, in which a word that has no
+// place near its own is not kept, so that no text makes a search long.
+class WordCache {
+ public:
+  struct Entry {
+    const char* word = nullptr;  // null: free
+    uint32_t n_bytes = 0, hash = 0;
+    size_t begin = 0;  // in the output
+    uint32_t n_ids = 0;
+  };
+
+  // The word's entry, or the free one that it may take, or null.
+  Entry* find(std::string_view word) {
+    if (n_words_ * 2 >= entries_.size()) grow();
+    const uint32_t hash = hash_of(word);
+    for (size_t i = 0; i < kMostSteps; ++i) {
+      Entry& e = entries_[(hash + i) & (entries_.size() - 1)];
+      if (e.word == nullptr) {
+        if (n_words_ >= kMostWords) return nullptr;
+        e.n_bytes = static_cast<uint32_t>(word.size()), e.hash = hash;
+        return &e;
+      }
+      if (e.hash == hash && std::string_view(e.word, e.n_bytes) == word) return &e;
+    }
+    return nullptr;
+  }
+  void keep(Entry& entry, const char* word, size_t begin, size_t n_ids) {
+    entry.word = word, entry.begin = begin, entry.n_ids = static_cast<uint32_t>(n_ids);
+    ++n_words_;
+  }
+
+ private:
+  static constexpr size_t kMostSteps = 16, kMostWords = size_t{1} << 20;
+
+  static uint32_t hash_of(std::string_view word) {
+    constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
+    const char* at = word.data();
+    size_t n = word.size();
+    uint64_t hash = n * kFactor;
+    for (; n > 8; n -= 8, at += 8) {
+      uint64_t part;
+      std::memcpy(&part, at, 8);
+      hash = (hash ^ part) * kFactor;
+      hash ^= hash >> 32;
+    }
+    uint64_t rest = 0;  // one to eight bytes; some may be read twice
+    if (n >= 4) {
+      uint32_t first, last;
+      std::memcpy(&first, at, 4), std::memcpy(&last, at + n - 4, 4);
+      rest = uint64_t{first} << 32 | last;
+    } else if (n > 0) {
+      const auto byte = [&](size_t i) { return uint64_t{static_cast<unsigned char>(at[i])}; };
+      rest = byte(0) << 16 | byte(n / 2) << 8 | byte(n - 1);
+    }
+    hash = (hash ^ rest) * kFactor;
+    return static_cast<uint32_t>(hash >> 32);
+  }
+
+  void grow() {
+    std::vector<Entry> old = std::move(entries_);
+    entries_ = std::vector<Entry>(old.empty() ? 64 : old.size() * 4);
+    n_words_ = 0;
+    for (const Entry& e : old)
+      for (size_t i = 0; e.word != nullptr && i < kMostSteps; ++i) {
+        Entry& to = entries_[(e.hash + i) & (entries_.size() - 1)];
+        if (to.word != nullptr) continue;
+        to = e;
+        ++n_words_;
+        break;
+      }
+  }
+
+  std::vector<Entry> entries_;
+  size_t n_words_ = 0;
+};
 
 size_t junction_bit(char32_t left, char32_t right) {
   uint64_t key = uint64_t{left} << 32 | right;
@@ -145,26 +221,21 @@ class BpeModel::Sink : public WordSink {
 
  private:
   void encode(std::string_view word) {
-    const bool is_short = word.size() <= kMaxCachedBytes;
-    if (is_short)
-      if (const auto hit = cache_.find(word); hit != cache_.end()) {
-        for (size_t i = 0; i < hit->second.n; ++i) out_.push_back(out_[hit->second.begin + i]);
-        return;
-      }
+    WordCache::Entry* entry = word.size() <= kMaxCachedBytes ? cache_.find(word) : nullptr;
+    if (entry != nullptr && entry->word != nullptr) {
+      for (size_t i = 0; i < entry->n_ids; ++i) out_.push_back(out_[entry->begin + i]);
+      return;
+    }
     const size_t begin = out_.size();
     model_.symbols(word, symbols_);
     model_.bpe_.merge(symbols_, scratch_, out_);
-    if (is_short && cache_.size() < kMaxCachedWords)
-      cache_.emplace(word, Span{begin, out_.size() - begin});
+    if (entry != nullptr) cache_.keep(*entry, word.data(), begin, out_.size() - begin);
   }
 
-  struct Span {
-    size_t begin, n;
-  };
   const BpeModel& model_;
   std::vector<int32_t>& out_;
   // A word's ids are copied from its first appearance in the output.
-  std::unordered_map<std::string_view, Span> cache_;
+  WordCache cache_;
   std::vector<int32_t> symbols_;
   BpeEncoder::Scratch scratch_;
 };
