@@ -159,9 +159,8 @@ Json to_json(std::span<const Stream> streams, std::span<const GenerateStats> sta
 }
 
 // Notes of all lines, or the error of the first that is no prompt.
-Result<std::vector<std::string>> check_lines(const Generator& g,
-                                             std::span<const std::string> prompts, const Options& o,
-                                             Overflow overflow) {
+Result<std::vector<std::string>> check_lines(Generator& g, std::span<const std::string> prompts,
+                                             const Options& o, Overflow overflow) {
   std::vector<std::string> notes;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string where = cat("line ", i + 1, " of '", o.prompts, "': ");

@@ -71,6 +71,7 @@ void add_setting(const Command& cmd, ModelConfig& m, const Setting& s) {
       return;
     }
     case SettingType::kTexts:
+    case SettingType::kSizes:
       return;  // no flag has a list
   }
 }

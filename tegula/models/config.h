@@ -20,7 +20,7 @@ class Json;
 struct ModelConfig;
 struct ModelDef;
 
-enum class SettingType : uint8_t { kSize, kNumber, kFlag, kText, kTexts };
+enum class SettingType : uint8_t { kSize, kNumber, kFlag, kText, kTexts, kSizes };
 enum class Range : uint8_t {
   kPositive,
   kNotNegative,
@@ -28,8 +28,8 @@ enum class Range : uint8_t {
 };  // of numbers; a share: from 0, below 1
 
 // None: it was not said.
-using SettingValue =
-    std::variant<std::monostate, int64_t, double, bool, std::string, std::vector<std::string>>;
+using SettingValue = std::variant<std::monostate, int64_t, double, bool, std::string,
+                                  std::vector<std::string>, std::vector<int64_t>>;
 
 struct Setting {
   // Where a configuration keeps it; none: by its name, in ModelConfig::own.
@@ -40,9 +40,9 @@ struct Setting {
   std::string_view doc;   // of the flag
   SettingType type = SettingType::kSize;
   Place at = {};
-  int64_t least = 1, most = 0;  // of sizes
+  int64_t least = 1, most = 0;  // of sizes, each of them
   Range range = Range::kPositive;
-  std::string_view choices = {};  // of texts, by '|'
+  std::string_view choices = {};  // of texts, by '|'; empty: any
   bool null_is_zero = false;      // 0 is JSON's null: none, or what follows from the others
   bool is_of_training = false;    // only a training step reads it
 
@@ -64,6 +64,9 @@ struct Setting {
   }
   static constexpr Setting texts(std::string_view name, std::string_view choices) {
     return {name, {}, {}, SettingType::kTexts, {}, 1, 0, Range::kPositive, choices};
+  }
+  static constexpr Setting sizes(std::string_view name, int64_t least, int64_t most) {
+    return {name, {}, {}, SettingType::kSizes, {}, least, most};
   }
   constexpr Setting or_null() const {
     Setting s = *this;
@@ -135,6 +138,7 @@ struct ModelConfig {
   bool is_on(const Setting& setting) const;
   std::string text(const Setting& setting) const;
   std::vector<std::string> texts(const Setting& setting) const;
+  std::vector<int64_t> sizes(const Setting& setting) const;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
@@ -190,13 +194,6 @@ inline constexpr Setting kNormEps =
     Setting::number("norm_eps", "", "", Range::kPositive, &ModelConfig::norm_eps);
 inline constexpr Setting kRopeTheta =
     Setting::number("rope_theta", "", "", Range::kPositive, &ModelConfig::rope_theta);
-// For scaled RoPE: what angles are divided by, and (Llama 3.1) which pairs', see ops/rope.h. Not
-// said: no scaling. rope_config.h reads and writes them.
-inline constexpr Setting kRopeFactor = Setting::number("rope_factor", "", "", Range::kNotNegative);
-inline constexpr Setting kRopeLow = Setting::number("rope_low", "", "", Range::kNotNegative);
-inline constexpr Setting kRopeHigh = Setting::number("rope_high", "", "", Range::kNotNegative);
-inline constexpr Setting kRopeOriginal =
-    Setting::number("rope_original", "", "", Range::kNotNegative);
 }  // namespace setting
 
 // The settings that families have, each once: the vocabulary first, in the order above, then their

@@ -7,7 +7,6 @@
 #include "tegula/models/table.h"
 #include "tegula/ops/embedding.h"
 #include "tegula/ops/math.h"
-#include "tegula/ops/norm.h"
 #include "tegula/ops/rope.h"
 
 namespace tegula {
@@ -23,14 +22,6 @@ constexpr Setting kPositions = Setting::text(
     "positions", "positions",
     "A learned table, sinusoids beside a scaled embedding, or turned queries and keys",
     "learned|sinusoid|rope");
-
-Var norm(Context& c, Var x, const std::string& name) {
-  const Var w = c.weight(name + ".weight", Shape{x.dim(-1)}, Init::kOnes, 0, false);
-  const Var bias = c.config.has_bias
-                       ? c.weight(name + ".bias", Shape{x.dim(-1)}, Init::kZeros, 0, false)
-                       : Var();
-  return layer_norm(x, w, bias, c.config.norm_eps);
-}
 
 Var relu_of(Var x) { return relu(x); }
 Var gelu_of(Var x) { return gelu(x); }
@@ -52,23 +43,22 @@ Var add_sinusoid(Context& c, Var tokens, Var x) {
   return x + reshape(waves, Shape{batch, n, d});
 }
 
-Var hidden(Context& c, Var tokens) {
-  const ModelConfig& m = c.config;
+Decoder decoder(const ModelConfig& m) {
   const std::string activation = m.text(kActivation), positions = m.text(kPositions);
-  Decoder d = llama_decoder();
-  d.norm = norm;
-  d.norms = m.text(kNorm) == "post" ? NormPlace::kPost : NormPlace::kPre;
-  if (activation != "swiglu") {
-    d.ffn = dense_ffn;
-    d.activation = activation == "relu" ? relu_of : gelu_of;
-  }
-  d.has_qkv_bias = d.has_bias = m.has_bias;
+  Decoder d = {.norm = NormKind::kLayer,
+               .norms = m.text(kNorm) == "post" ? NormPlace::kPost : NormPlace::kPre,
+               .has_norm_bias = m.has_bias,
+               .has_qkv_bias = m.has_bias,
+               .has_out_bias = m.has_bias,
+               .has_ffn_bias = m.has_bias,
+               .is_gated = activation == "swiglu"};
+  if (!d.is_gated) d.activation = activation == "relu" ? relu_of : gelu_of;
   if (positions == "learned") d.add_positions = add_learned;
   if (positions == "sinusoid") {
     d.add_positions = add_sinusoid;
     d.embedding_scale = std::sqrt(static_cast<double>(m.d_model));
   }
-  return decoder_hidden(c, tokens, d);
+  return d;
 }
 
 Status resolve(ModelConfig& m) {
@@ -101,8 +91,9 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
 constinit const ModelDef decoder_model = {
     .name = "decoder",
     .doc = "A decoder of choices: --norm, --activation, --positions",
-    .hidden = hidden,
+    .hidden = decoder_hidden,
     .head = decoder_head,
+    .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
     .hf_type = "tegula-decoder",

@@ -1,55 +1,85 @@
 // The decoder that Llama and its relatives share: embedding, blocks of attention and a feed-forward
-// layer, a head. A family describes its own as a Decoder.
+// layer, a head. What a family is composed of are fields of a Decoder, from which its graph, and
+// what the planner counts, follow.
 //
-//   pre:  x + f(n(x))        post: n(x + f(x))        both: x + n(f(n(x)))
+//   pre:  x + f(n(x))     post: n(x + f(x))     both: x + n(f(n(x)))     behind: x + n(f(x))
 //
-// for f attention, then the feed-forward layer, and n a norm with weights of its own. [Vaswani et
-// al. 2017, section 3; Xiong et al. 2020; Gemma Team 2024]
+// for f attention, then the feed-forward layer, and n a norm with weights of its own; side by side
+// (pre alone), x + attention(n(x)) + ffn(n'(x)). [Vaswani et al. 2017, section 3; Xiong et al.
+// 2020; Gemma Team 2024; OLMo Team 2024; Black et al. 2022]
 #pragma once
 
 #include "tegula/models/model.h"
+#include "tegula/models/rotary.h"
 
 namespace tegula {
 
-enum class NormPlace : uint8_t { kPre, kPost, kBoth };
+enum class NormPlace : uint8_t { kPre, kPost, kBoth, kBehind };
+// x/rms(x) · w; x/rms(x) · (1 + w), in f32; (x - mean)/deviation · w + b.
+enum class NormKind : uint8_t { kRms, kRmsPlusOne, kLayer };
+// Norms of queries and keys before they are turned: of each head, or of all together.
+enum class QkNorm : uint8_t { kNone, kHead, kWidth };
+// One weight for queries, keys and values: all heads' of each in turn, or head by head.
+enum class FusedQkv : uint8_t { kNone, kInTurn, kByHead };
+
+// What the parts of a layer are called; those of a name that is not here, as Llama's are.
+struct LayerNames {
+  std::string_view stem = "model.", final_norm = "norm";
+  std::string_view attention = "self_attn.", qkv = "qkv_proj", out = "o_proj";
+  std::string_view up = "up_proj", down = "down_proj";
+};
+
+// What stands in place of a feed-forward layer (common/experts.h).
+struct Experts {
+  std::string_view at = "block_sparse_moe.", gate = "w1", up = "w3", down = "w2";
+  bool is_normalised = true;  // a token's shares are divided by their sum
+  int64_t shared_ff = 0;      // width of one that sees every token; 0: none
+  // Whether a layer has some; null: all do. The others are dense_ff wide.
+  bool (*are_in)(const ModelConfig&, int64_t layer) = nullptr;
+  int64_t dense_ff = 0;
+};
 
 struct Decoder {
-  Var (*norm)(Context&, Var x, const std::string& name);
-  Var (*ffn)(Context&, const Decoder&, Var x, const std::string& at);  // at: "model.layers.3."
-  Var (*activation)(Var x);
+  NormKind norm = NormKind::kRms;
   NormPlace norms = NormPlace::kPre;
-  bool has_qkv_bias = false, has_bias = false;  // the second: of all other linear layers
-  // The embedding [b s d] with positions added; null: queries and keys are turned instead.
-  Var (*add_positions)(Context&, Var tokens, Var x) = nullptr;
+  bool has_norm_bias = false;
+  bool is_parallel = false;
+  QkNorm qk_norm = QkNorm::kNone;
+  FusedQkv fused_qkv = FusedQkv::kNone;
+  bool has_qkv_bias = false, has_out_bias = false, has_ffn_bias = false;
+  // down(activation(gate(x)) · up(x)), or down(activation(up(x))); gate and up may be one weight.
+  bool is_gated = true, has_fused_gate = false;
+  Var (*activation)(Var x) = nullptr;                           // null: SiLU
+  Var (*add_positions)(Context&, Var tokens, Var x) = nullptr;  // to the embedding [b s d]
+  Rotary (*rotary)(const ModelConfig&, int64_t layer, int64_t longest) = rotary_of_all;  // else
   double embedding_scale = 1;
   double softmax_scale = 0;  // 0: 1/√head_dim
   double softcap = 0;        // of attention's scores; 0: none
   // Tokens that a layer's queries see, their own included; 0, or null: all.
   int64_t (*window)(const ModelConfig&, int64_t layer) = nullptr;
+  LayerNames names = {};
+  bool has_experts = false;
+  Experts experts = {};
+  bool is_sparse(const ModelConfig& m, int64_t layer) const {
+    return has_experts && (experts.are_in == nullptr || experts.are_in(m, layer));
+  }
 };
 
-// RMS norms before attention and the feed-forward layer, SwiGLU, rotary positions. [Touvron et al.
-// 2023]
-Decoder llama_decoder();
-
-// tokens [b s] -> the last hidden state [b s d]
-Var decoder_hidden(Context& c, Var tokens, const Decoder& d);
+// tokens [b s] -> the last hidden state [b s d], of the family's Decoder (ModelDef::decoder).
+Var decoder_hidden(Context& c, Var tokens);
 // A weight of its own, or the embedding's.
 Var decoder_head(Context& c);
 
 // x W^T (+ bias), W [n_out, n_in] as PyTorch keeps it. x: [t k] or [b s k].
 Var decoder_linear(Context& c, Var x, const std::string& name, int64_t n_out, double stddev = 0.02,
                    bool has_bias = false);
-// down(activation(gate(x)) · up(x)), and down(activation(up(x))).
-Var gated_ffn(Context& c, const Decoder& d, Var x, const std::string& at);
-Var dense_ffn(Context& c, const Decoder& d, Var x, const std::string& at);
 // Standard deviation of the projections that end in the residual stream. [Radford et al. 2019]
 double residual_stddev(const ModelConfig& config);
 
 // Resolves the sizes that attention needs: fills in n_kv_heads, head_dim and d_ff (0: 8/3 d_model
 // rounded up to 32), and checks that they fit together.
 Status resolve_decoder(ModelConfig& config);
-// The same, and that heads are pairs to turn.
+// The same, and that what is turned of a head are pairs, with a divisor each where there are some.
 Status resolve_rotary(ModelConfig& config);
 
 namespace setting {
@@ -61,17 +91,54 @@ inline constexpr Setting kWindow =
 // Layer by layer, whether its attention has the window.
 inline constexpr Setting kLayerTypes =
     Setting::texts("layer_types", "full_attention|sliding_attention");
+// Bounds c of attention's scores s and of logits z: c·tanh(s/c).
+inline constexpr Setting kAttentionCap =
+    Setting::number("attn_logit_softcapping", "attention-softcap",
+                    "Bound c of attention's scores s, c·tanh(s/c); 0: none", Range::kNotNegative)
+        .or_null();
+inline constexpr Setting kLogitCap =
+    Setting::number("final_logit_softcapping", "logit-softcap",
+                    "Bound c of logits z, c·tanh(z/c); 0: none", Range::kNotNegative)
+        .or_null();
+// Softmax's scale is its root's inverse.
+inline constexpr Setting kScoreScale = Setting::size("query_pre_attn_scalar", "", "", 1, 1 << 20);
 }  // namespace setting
 // Fills in layer_types where they are not said, and checks their number.
 Status resolve_layer_types(ModelConfig& config, bool (*is_sliding)(const ModelConfig&, int64_t));
-// The window of a layer, by its type.
+bool is_sliding_layer(const ModelConfig& config, int64_t layer);
+// The window of a layer, by its type; that of every layer.
 int64_t window_by_type(const ModelConfig& config, int64_t layer);
+int64_t window_of_all(const ModelConfig& config, int64_t layer);
+// Windows that count only where it is said that they do, and from a layer on: Qwen's. It fills in
+// the types of layers.
+namespace setting {
+inline constexpr Setting kUsesWindow = Setting::on("use_sliding_window", "", "");
+inline constexpr Setting kFirstWindow = Setting::size("max_window_layers", "", "", 0, 4096);
+}  // namespace setting
+Status resolve_windows(ModelConfig& config, bool (*is_sliding)(const ModelConfig&, int64_t));
+bool is_from_first_window(const ModelConfig& config, int64_t layer);
+
+// Biases of the feed-forward layer, where others than attention's are said; else they are alike.
+namespace setting {
+inline constexpr Setting kFfnBias = Setting::on("ffn_bias", "", "");
+}  // namespace setting
+// Experts as Qwen has them: a width of their own, and layers without them, by name or in between.
+namespace setting {
+inline constexpr Setting kDenseWidth = Setting::size("dense_ff", "", "", 0, 1 << 26);
+inline constexpr Setting kSparseStep = Setting::size("decoder_sparse_step", "", "", 1, 4096);
+inline constexpr Setting kDenseLayers = Setting::sizes("mlp_only_layers", 0, 4095);
+inline constexpr Setting kNormalised = Setting::on("norm_topk_prob", "", "");
+}  // namespace setting
+Experts qwen_experts(const ModelConfig& config);
+Status resolve_qwen_experts(ModelConfig& config);
 
 // Llama's relatives compute SwiGLU and nothing else.
 inline constexpr FixedKey kLlamaFixed[] = {{"hidden_act", R"("silu"|"swish")", true}};
 // Where RoPE's base stands besides "rope_theta".
 inline constexpr std::string_view kNestedTheta =
     "rope_parameters.rope_theta rope_scaling.rope_theta";
+inline constexpr std::string_view kNestedShare =
+    "rope_parameters.partial_rotary_factor rope_scaling.partial_rotary_factor";
 
 inline constexpr Cut kDecoderCuts[] = {{"q_proj.weight", 0, &setting::kHeads},
                                        {"q_proj.bias", 0, &setting::kHeads},
@@ -87,5 +154,17 @@ inline constexpr Cut kDecoderCuts[] = {{"q_proj.weight", 0, &setting::kHeads},
                                        {"down_proj.weight", 1},
                                        {"embed_tokens.weight", 0},
                                        {"lm_head.weight", 0}};
+inline constexpr Cut kQwenExpertCuts[] = {{"q_proj.weight", 0, &setting::kHeads},
+                                          {"q_proj.bias", 0, &setting::kHeads},
+                                          {"k_proj.weight", 0, &setting::kKvHeads},
+                                          {"k_proj.bias", 0, &setting::kKvHeads},
+                                          {"v_proj.weight", 0, &setting::kKvHeads},
+                                          {"v_proj.bias", 0, &setting::kKvHeads},
+                                          {"o_proj.weight", 1, &setting::kHeads},
+                                          {"experts.gate_proj.weight", 0, &setting::kExperts},
+                                          {"experts.up_proj.weight", 0, &setting::kExperts},
+                                          {"experts.down_proj.weight", 0, &setting::kExperts},
+                                          {"embed_tokens.weight", 0},
+                                          {"lm_head.weight", 0}};
 
 }  // namespace tegula

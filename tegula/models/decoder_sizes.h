@@ -26,7 +26,8 @@ struct DecoderSizes {
   int64_t window = 0;           // tokens that attention sees at most; 0: all
   int64_t n_window_layers = 0;  // how many layers have the window
   bool is_tied = false;         // one table for tokens in and out
-  bool has_norm_bias = false;   // layer norms, not RMS norms
+  bool has_norm_bias = false;   // of layer norms
+  bool has_layer_norm = false;  // not RMS norms
   bool has_norm_weights = true;
   bool has_qkv_bias = false, has_bias = false;  // the second: of all other products of a layer
   bool has_embedding_norm = false;              // BLOOM

@@ -6,10 +6,10 @@ namespace tegula {
 
 namespace {
 
-Var hidden(Context& c, Var tokens) {
-  Decoder d = llama_decoder();
-  d.has_qkv_bias = d.has_bias = c.config.has_bias;
-  return decoder_hidden(c, tokens, d);
+Decoder decoder(const ModelConfig& m) {
+  return {.has_qkv_bias = m.has_bias,
+          .has_out_bias = m.has_bias,
+          .has_ffn_bias = m.is_on(setting::kFfnBias)};
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
@@ -23,21 +23,20 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kContext, "max_position_embeddings", 2048},
                              {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
                              {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeFactor, ""},
-                             {&kRopeLow, ""},
-                             {&kRopeHigh, ""},
-                             {&kRopeOriginal, ""},
+                             {&kRopeScaling, ""},
                              {&kDropout, "attention_dropout", 0},
                              {&kTied, "tie_word_embeddings", false, false},
-                             {&kBias, "attention_bias mlp_bias", false}};
+                             {&kBias, "attention_bias", false},
+                             {&kFfnBias, "mlp_bias", false}};
 
 }  // namespace
 
 constinit const ModelDef llama_model = {
     .name = "llama",
     .doc = "Llama: RMS norm, rotary positions, GQA, SwiGLU",
-    .hidden = hidden,
+    .hidden = decoder_hidden,
     .head = decoder_head,
+    .decoder = decoder,
     .fields = kFields,
     .resolve = resolve_rotary,
     .hf_type = "llama",

@@ -8,11 +8,7 @@ namespace {
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
 
-Var hidden(Context& c, Var tokens) {
-  Decoder d = llama_decoder();
-  d.window = [](const ModelConfig& m, int64_t) { return m.size(kWindow); };
-  return decoder_hidden(c, tokens, d);
-}
+Decoder decoder(const ModelConfig&) { return {.window = window_of_all}; }
 
 constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kWidth, "hidden_size"},
@@ -24,10 +20,7 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kContext, "max_position_embeddings", 131072},
                              {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
                              {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeFactor, ""},
-                             {&kRopeLow, ""},
-                             {&kRopeHigh, ""},
-                             {&kRopeOriginal, ""},
+                             {&kRopeScaling, ""},
                              {&kDropout, "attention_dropout", 0},
                              {&kTied, "tie_word_embeddings", false, false},
                              {&kWindow, "sliding_window", 4096, 0}};
@@ -37,8 +30,9 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
 constinit const ModelDef mistral_model = {
     .name = "mistral",
     .doc = "Mistral: Llama with a sliding window",
-    .hidden = hidden,
+    .hidden = decoder_hidden,
     .head = decoder_head,
+    .decoder = decoder,
     .fields = kFields,
     .resolve = resolve_rotary,
     .hf_type = "mistral",

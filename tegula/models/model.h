@@ -16,6 +16,7 @@
 namespace tegula {
 
 struct AttentionOptions;
+struct Decoder;
 
 enum class Init : uint8_t { kZeros, kOnes, kNormal };
 
@@ -56,6 +57,7 @@ class Context {
   const Decoding* decoding = nullptr;  // null: this call's tokens are all there are
   std::vector<int64_t> order;          // runs of tokens' positions; none: 0, 1, …
   std::vector<Var> losses;             // scalars that a model adds to its training loss
+  int64_t longest = 0;  // tokens that a text may reach; 0: this call's, or the context
 
   // The weight of that name; its spec is recorded on first use.
   Var weight(const std::string& name, const Shape& shape, Init init = Init::kNormal,
@@ -94,7 +96,8 @@ class Context {
 struct TensorNames {
   std::string_view table = "model.embed_tokens.weight";
   std::string_view head = "lm_head.weight";
-  std::string_view prefix = {};  // of all names; some exporters leave it out
+  std::string_view other_head = {};  // as some files call it
+  std::string_view prefix = {};      // of all names; some exporters leave it out
   // Endings, by spaces, of tensors that say nothing of their own: masks and angles.
   std::string_view ignored = ".rotary_emb.inv_freq";
   // A weight [n, …] whose name has this part is n tensors in the file: "….experts.3.w1.weight".
@@ -110,6 +113,7 @@ struct Cut {
   int dim = 0;
   const Setting* units = nullptr;  // whole ones stay together: heads, experts; none: rows
   int parts = 1;                   // of the dim, each cut alike: q, k and v of a fused projection
+  const Setting* first = nullptr;  // units of the first part, where it has others: q's heads
 };
 
 // A family: its settings, its names, and a builder: tokens i32 [batch, seqlen] -> the last hidden
@@ -119,8 +123,8 @@ struct ModelDef {
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
-  // The change of the logits (a cap), in f32; null: nothing, and then a loss never holds them.
-  Var (*cap)(Context&, Var logits) = nullptr;
+  // What it is composed of, where `hidden` is decoder_hidden (models/decoder.h).
+  Decoder (*decoder)(const ModelConfig&) = nullptr;
   std::span<const Field> fields;
   // Fills in what follows from other settings, and checks them together; null: nothing does. It
   // finds what Field::initial gives.
@@ -161,6 +165,8 @@ struct RankPart {
   int dim = -1;                                     // -1: every rank holds the whole
   std::vector<std::pair<int64_t, int64_t>> ranges;  // [begin, end)
 };
+// How much of a dim each of a cut's parts takes, but for the first one.
+int64_t part_extent(const ModelConfig& config, const Cut& cut, int64_t whole);
 // By the family's cuts. Errors: units that n ranks cannot share evenly, with their number.
 Result<RankPart> rank_part(const ModelConfig& config, const WeightSpec& weight, int64_t rank,
                            int64_t n_ranks);

@@ -1,5 +1,5 @@
-// Models whose sizes tegula counts, and which it does not build: read from the config.json of
-// `transformers`' classes.
+// Models whose sizes tegula counts from the config.json of `transformers`' classes alone, whether
+// it builds them or not.
 //
 // A row of a table says what is not in the file: which products have biases, where norms stand,
 // what an absent key means. Parameters are those of `transformers`' class, one for one.
@@ -16,7 +16,7 @@ namespace tegula {
 
 class Json;
 
-// Whether the table has a row for that model_type.
+// Whether the table has a row of that model_type's sizes; some rows have defaults alone.
 bool is_published(std::string_view model_type);
 // The model_types of all rows, by commas.
 std::string published_types();

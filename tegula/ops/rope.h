@@ -4,22 +4,19 @@
 //
 // for pair i of every head: (x[i], x[i + d/2]), or (x[2i], x[2i + 1]) if interleaved.
 // x: [b, s, h, d], d even; positions: [s] or [b, s] of i32 or i64, invalid: 0, 1, 2, …
-// Scaled, for contexts longer than those that were trained, the angle of a pair is divided by
-// `factor`: of every pair, or (original > 0, Llama 3.1) of those that turn less than `low` times in
-// `original` positions, of none that turns more than `high` times, of those between in part.
+// For contexts longer than those that were trained, the angle of pair i is divided by divisors[i]
+// (to 2^-40; none: by 1): linear scaling, Llama 3.1's, YaRN's and LongRoPE's are such lists.
 // Numerics: angles in f64, since an f32 angle at position 10^5 is off by 10^-2; the rest in f32
 // (f64 for f64). Cost: 6 FLOPs a pair. [Su et al. 2021, section 3.2.2]
 #pragma once
+
+#include <span>
 
 #include "tegula/ops/math.h"
 
 namespace tegula {
 
-struct RopeScaling {
-  double factor = 1, low = 0, high = 0, original = 0;
-};
-
 Var rope(Var x, Var positions, double theta = 10000, bool is_interleaved = false,
-         const RopeScaling& scaling = {}, Loc loc = Loc::current());
+         std::span<const double> divisors = {}, Loc loc = Loc::current());
 
 }  // namespace tegula

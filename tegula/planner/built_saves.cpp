@@ -42,10 +42,7 @@ class Saves {
   void keep(std::string_view name, double bytes, bool is_cheap = false) {
     list_.push_back({name, bytes, false, is_cheap});
   }
-  double statistics() const {
-    const bool is_layer_norm = m_.family == "gpt2" || m_.family == "decoder";
-    return (is_layer_norm ? 8 : 4) * t_ / s_.outside();
-  }
+  double statistics() const { return (m_.has_layer_norm ? 8 : 4) * t_ / s_.outside(); }
   void norm() {
     const double rows = t_ * real(m_.d_model) / s_.outside();
     keep("residual stream", 4 * rows);
@@ -93,7 +90,7 @@ class Saves {
 }  // namespace
 
 bool has_built_saves(const ModelSpec& m, const RankShape& s) {
-  return !m.family.empty() && s.flash && !m.has_dropout;
+  return !m.family.empty() && m.has_known_saves && s.flash && !m.has_dropout;
 }
 
 std::vector<Saved> built_saves(const ModelSpec& m, const RankShape& s) {

@@ -25,6 +25,7 @@ struct ModelSpec : DecoderSizes {
   std::string name;    // a preset's, or a path
   std::string family;  // the ModelDef that executes it; empty: it is only counted and priced
   ModelKind kind = ModelKind::kDecoder;
+  bool has_known_saves = true;  // built_saves.h knows what its layers keep for their gradients
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };

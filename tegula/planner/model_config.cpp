@@ -33,25 +33,36 @@ Json without_free_keys(const Json& json) {
   return kept;
 }
 
-SettingValue own(const ModelConfig& c, std::string_view name) {
+std::string own_text(const ModelConfig& c, std::string_view name) {
   for (const auto& [key, value] : c.own)
-    if (key == name) return value;
+    if (const auto* text = std::get_if<std::string>(&value); text && key == name) return *text;
   return {};
 }
 
-std::string own_text(const ModelConfig& c, std::string_view name) {
-  const SettingValue value = own(c, name);
-  const auto* text = std::get_if<std::string>(&value);
-  return text ? *text : "";
-}
-
-void set_windows(const ModelConfig& c, ModelSpec& m) {
-  m.window = c.size(setting::kWindow);
-  if (c.type == "mistral") m.n_window_layers = m.window > 0 ? m.n_layers : 0;
-  if (c.type == "qwen2" || c.type == "gemma2")
-    for (int64_t layer = 0; layer < m.n_layers; ++layer)
-      m.n_window_layers += window_by_type(c, layer) > 0;
-  if (m.n_window_layers == 0) m.window = 0;
+// What a family is composed of, as its graph is.
+void set_decoder(const Decoder& d, const ModelConfig& c, ModelSpec& m) {
+  m.has_qkv_bias = d.has_qkv_bias, m.has_bias = d.has_ffn_bias;
+  m.other_attention = c.d_model * ((d.has_out_bias ? 1 : 0) - (d.has_ffn_bias ? 1 : 0));
+  if (d.qk_norm == QkNorm::kHead) m.other_attention += 2 * c.head_dim;
+  if (d.qk_norm == QkNorm::kWidth) m.other_attention += m.q_width() + m.kv_width();
+  m.norms_per_layer = d.norms == NormPlace::kBoth ? 4 : 2;
+  m.has_layer_norm = d.norm == NormKind::kLayer, m.has_norm_bias = d.has_norm_bias;
+  m.has_final_norm = d.norms != NormPlace::kPost;
+  m.n_ff_matrices = d.is_gated ? 3 : 2;
+  m.has_known_saves = d.norms != NormPlace::kBehind && !d.is_parallel &&
+                      d.qk_norm == QkNorm::kNone && d.fused_qkv == FusedQkv::kNone &&
+                      !d.has_fused_gate && c.type != "starcoder2" && !d.experts.are_in &&
+                      d.experts.shared_ff == 0;
+  if (d.has_experts) {
+    m.n_experts = c.n_experts, m.n_experts_per_token = c.n_experts_per_token;
+    m.shared_ff = d.experts.shared_ff, m.other_router = m.shared_ff > 0 ? c.d_model : 0;
+    for (int64_t i = 0; i < m.n_layers; ++i) m.n_dense_layers += !d.is_sparse(c, i);
+    if (m.n_dense_layers > 0) m.dense_ff = d.experts.dense_ff;
+  }
+  for (int64_t layer = 0; layer < m.n_layers; ++layer) {
+    const int64_t window = d.window ? d.window(c, layer) : 0;
+    if (window > 0) m.window = window, ++m.n_window_layers;
+  }
 }
 
 std::string path_of_config(const std::string& name) {
@@ -80,22 +91,15 @@ ModelSpec model_spec(const ModelConfig& c, const std::string& name) {
   m.has_final_norm = m.kind == ModelKind::kDecoder;
   if (m.kind != ModelKind::kDecoder) return m;
   m.n_heads = c.n_heads, m.n_kv_heads = c.n_kv_heads, m.head_dim = c.head_dim;
-  m.has_qkv_bias = c.has_bias || c.type == "qwen2";
-  m.has_bias = c.has_bias;
   m.has_dropout = c.dropout > 0;
-  if (c.type == "gpt2") {
-    m.n_positions = c.max_seqlen, m.has_norm_bias = c.has_bias;
-  } else if (c.type == "decoder") {
-    m.has_norm_bias = c.has_bias;
-    m.n_ff_matrices = own_text(c, "activation") == "swiglu" ? 3 : 2;
-    m.n_positions = own_text(c, "positions") == "learned" ? c.max_seqlen : 0;
-    m.has_final_norm = own_text(c, "norm") != "post";
-  } else {
-    m.n_ff_matrices = 3;
+  if (const auto model = find_model(c.type); model.ok() && (*model)->decoder) {
+    set_decoder((*model)->decoder(c), c, m);
+    if (own_text(c, "positions") == "learned") m.n_positions = c.max_seqlen;
+  } else {  // GPT-2
+    m.has_layer_norm = true;
+    m.has_qkv_bias = m.has_bias = m.has_norm_bias = c.has_bias;
+    m.n_positions = c.max_seqlen;
   }
-  if (c.type == "moe") m.n_experts = c.n_experts, m.n_experts_per_token = c.n_experts_per_token;
-  if (c.type == "gemma2") m.norms_per_layer = 4;
-  set_windows(c, m);
   return m;
 }
 
@@ -110,7 +114,9 @@ Result<ModelConfig> model_config(const ModelSpec& m) {
   if (m.kind != ModelKind::kLstm) c.d_ff = m.d_ff;
   if (m.kind == ModelKind::kDecoder) {
     c.n_heads = m.n_heads, c.n_kv_heads = m.n_kv_heads, c.head_dim = m.head_dim;
-    c.has_bias = m.has_bias;
+    const ModelDef& model = *TEGULA_TRY(find_model(m.family));
+    c.has_bias = m.has_qkv_bias && has_setting(model, setting::kBias);
+    if (has_setting(model, setting::kFfnBias)) c.set(setting::kFfnBias, m.has_bias);
     if (m.is_moe()) c.n_experts = m.n_experts, c.n_experts_per_token = m.n_experts_per_token;
     if (m.window > 0) c.set(setting::kWindow, m.window);
   }
@@ -150,16 +156,22 @@ Json text_part(const Json& json, std::vector<std::string>& notes) {
   return part;
 }
 
-// The graph is counted here, where the whole configuration is at hand: a decoder of choices cannot
-// be made again from the spec alone.
+// What was counted is what a graph has, where a family can build it. That is made here, where the
+// whole configuration is at hand: a decoder of choices cannot be made again from the spec alone.
+Status check_graph(const Json& json, const std::string& file, const ModelSpec& spec) {
+  const auto config = parse_model_config(without_free_keys(json).dump(), file);
+  if (!config.ok()) return {};
+  const int64_t graph = parameter_count(TEGULA_TRY(model_weights(*config)));
+  const ParamCount count = TEGULA_TRY(count_params(spec));
+  if (graph == count.total) return {};
+  return internal_error(
+      cat(file, ": its graph has ", graph, " parameters, the planner counts ", count.total));
+}
+
 Result<ModelSpec> built_spec(const Json& json, const std::string& file, const std::string& name) {
   const ModelConfig config = TEGULA_TRY(parse_model_config(without_free_keys(json).dump(), file));
   const ModelSpec spec = model_spec(config, name);
-  const int64_t graph = parameter_count(TEGULA_TRY(model_weights(config)));
-  const ParamCount count = TEGULA_TRY(count_params(spec));
-  if (graph != count.total)
-    return internal_error(
-        cat(file, ": its graph has ", graph, " parameters, the planner counts ", count.total));
+  TEGULA_TRY(check_graph(json, file, spec));
   return spec;
 }
 
@@ -174,7 +186,7 @@ Result<ModelPreset> read_model(const std::string& name_or_path) {
   const bool is_text = whole.find("text_config") == nullptr || is_built(type_of(whole));
   Json json = is_text ? whole : text_part(whole, preset.notes);
   const std::string type = type_of(json);
-  if (is_built(type) || !is_published(type)) {
+  if (!is_published(type)) {
     if (!is_text) json = with_defaults(json, type);
     auto spec = built_spec(json, file, name_or_path);
     if (!spec.ok() && !is_built(type) && !type.empty())
@@ -186,6 +198,7 @@ Result<ModelPreset> read_model(const std::string& name_or_path) {
     std::vector<std::string> unread;
     static_cast<DecoderSizes&>(preset.model) = TEGULA_TRY(published_sizes(json, file, unread));
     preset.model.name = name_or_path;
+    if (is_built(type)) TEGULA_TRY(check_graph(with_defaults(json, type), file, preset.model));
     std::string list;
     for (const std::string& key : unread) list += cat(list.empty() ? "" : ", ", key);
     if (!list.empty()) preset.notes.push_back(cat("keys that are not read: ", list));

@@ -15,7 +15,8 @@ ModelSpec gpt(const char* name, int64_t layers, int64_t d, int64_t heads, int64_
   m.name = name, m.family = "gpt2";
   m.n_layers = layers, m.d_model = d, m.n_heads = m.n_kv_heads = heads, m.head_dim = d / heads;
   m.d_ff = 4 * d, m.vocab_size = vocab, m.n_positions = m.max_seqlen = positions;
-  m.is_tied = m.has_norm_bias = m.has_qkv_bias = m.has_bias = m.has_dropout = true;
+  m.is_tied = m.has_layer_norm = m.has_norm_bias = m.has_qkv_bias = m.has_bias = m.has_dropout =
+      true;
   return m;
 }
 

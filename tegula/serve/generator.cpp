@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/models/rotary.h"
 #include "tegula/serve/stop_texts.h"
 
 namespace tegula {
@@ -76,6 +77,9 @@ Status Generator::prepare(const RunnerOptions& options) {
   const auto start = Clock::now();
   RunnerOptions o = options;
   o.dtype = dtype_, caches_ = o.caches;
+  if (o.longest == 0) o.longest = longest_ > 0 ? longest_ : config_.max_seqlen;
+  if (std::string note = note_on_rotary(config_, o.longest); !note.empty())
+    notes.push_back(std::move(note));
   runner_ = TEGULA_TRY(Runner::create(files_, config_, o));
   schedule_ = {runner_->pages(), {}};
   notes.insert(notes.end(), runner_->notes.begin(), runner_->notes.end());
@@ -102,10 +106,11 @@ bool Generator::is_end_of_text(int32_t token) const {
 }
 
 Result<std::string> Generator::check(std::string_view prompt, int64_t max_tokens,
-                                     Overflow overflow) const {
+                                     Overflow overflow) {
   const auto n = static_cast<int64_t>(TEGULA_TRY(tokenizer_->encode(prompt)).size());
   if (n == 0) return empty_prompt();
   const int64_t context = config_.max_seqlen;
+  longest_ = std::max(longest_, std::min(context, n + max_tokens));
   // The last token is never read.
   if (n + max_tokens - 1 <= context) return std::string();
   if (overflow == Overflow::kStop) {

@@ -63,7 +63,9 @@ class Generator {
   Status prepare(const RunnerOptions& options);
   // Tells what a request will meet: an error if nothing can come of it; a line for people if the
   // context will not hold it; else "".
-  Result<std::string> check(std::string_view prompt, int64_t max_tokens, Overflow overflow) const;
+  // The longest text that was asked about before prepare() decides LongRoPE's angles; without any,
+  // the context does.
+  Result<std::string> check(std::string_view prompt, int64_t max_tokens, Overflow overflow);
 
   // Makes the texts, as many at once as the batch holds, in their order; stats has one entry each.
   // When a context is full and slides, its second half is read in again and generation goes on; of
@@ -97,6 +99,7 @@ class Generator {
   std::vector<int64_t> end_of_text_;  // tokens
   ModelConfig config_;
   DType dtype_ = DType::kF32;  // of the weights, whatever the file has
+  int64_t longest_ = 0;        // tokens that a text may reach, of those asked about
   bool caches_ = true;         // else what was read is forgotten after each token
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Runner> runner_;

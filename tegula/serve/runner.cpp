@@ -13,7 +13,7 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
   Builder b(module, name);
   Context c(b, config);
-  c.dtype = dtype;
+  c.dtype = dtype, c.longest = shape.longest;
   const int64_t pages = (config.max_seqlen + shape.pages.size - 1) / shape.pages.size;
   const auto ints = [&](const char* of, const Shape& s) { return b.param(of, {DType::kI32, s}); };
   const Shape row = shape.is_one_each ? Shape{shape.tokens, 1} : Shape{1, shape.tokens};
@@ -105,8 +105,10 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   options.passes.pass.mode = rank_->device ? Mode::kFast : options_.mode;
   auto module = std::make_shared<Module>();
   const int64_t batch = options_.batch;
-  DecodingShape shape{
-      .is_one_each = is_one_each, .pages = {n_pages(), kPageSize}, .finds_best = finds_best()};
+  DecodingShape shape{.is_one_each = is_one_each,
+                      .pages = {n_pages(), kPageSize},
+                      .finds_best = finds_best(),
+                      .longest = options_.longest};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", most_read());
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));

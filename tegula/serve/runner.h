@@ -27,8 +27,9 @@ struct RunnerOptions {
   Device* device = nullptr;  // where the model runs; null: on the CPU
   bool captures = true;      // a device's steps are one graph (runtime/device_steps.h)
   int64_t batch = 1;
-  int64_t chunk = 0;   // tokens that are read at once, at most; 0: the context; all texts' if not
-  bool caches = true;  // false: for a token all of its text is read again, as without a KV cache
+  int64_t chunk = 0;    // tokens that are read at once, at most; 0: the context; all texts' if not
+  bool caches = true;   // false: for a token all of its text is read again, as without a KV cache
+  int64_t longest = 0;  // tokens that a text may reach; 0: the context
   DType dtype = DType::kF32;
   Mode mode = Mode::kExact;
   TuneOptions tune;
@@ -40,6 +41,7 @@ struct DecodingShape {
   bool is_one_each = true;
   CachePages pages;
   bool finds_best = false;  // also the result best [n]: each row's largest logit
+  int64_t longest = 0;      // tokens that a text may reach; 0: the context
 };
 // Adds it to the module; tokens, [n, 1] or [1, t], and the parameters that Decoding names -> logits
 // [n, vocab].

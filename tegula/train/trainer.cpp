@@ -12,6 +12,7 @@
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/init.h"
+#include "tegula/models/rotary.h"
 #include "tegula/plan/memory.h"
 #include "tegula/runtime/finite_hunt.h"
 #include "tegula/train/deal.h"
@@ -106,6 +107,8 @@ Status Trainer::load_data() {
   if (!from_) config_.model.vocab_size = tokenizer.vocab_size();
   auto st = config_.model.resolve();
   if (!st.ok()) return st;
+  std::string angles = note_on_rotary(config_.model, config_.row_length());
+  if (!angles.empty()) notes.push_back(std::move(angles));
   data_ = TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.row_length()));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   TEGULA_TRY(prepare_texts());

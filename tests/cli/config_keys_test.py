@@ -11,8 +11,11 @@ from edit import read_safetensors
 
 # What says the same in other words: 32 / 4 is head_dim 8, a longer context, the types that follow
 # from max_window_layers.
-EQUAL = {("llama", "head_dim"), ("qwen2", "head_dim"), ("mistral", "head_dim"), ("mixtral", "head_dim"),
-         ("gemma2", "head_dim"), ("qwen2", "layer_types")}
+EQUAL = {*((model_type, "head_dim") for model_type in config_changes.BASES),
+         ("qwen2", "layer_types"), ("qwen3", "layer_types"), ("smollm3", "layer_types"),
+         # No layer is without experts, and of two layers the second has no window.
+         ("qwen2_moe", "intermediate_size"), ("qwen3_moe", "intermediate_size"),
+         ("qwen2_moe", "max_window_layers")}
 BOUNDS = ("max_position_embeddings", "n_positions")
 ROWS = [[(i * i + 7 * r) % 20 for i in range(12)] for r in range(2)]
 
@@ -23,11 +26,13 @@ class ConfigKeys(CliTest):
         model_type = config_changes.FAMILIES[family]
         sizes = config_changes.BASES[model_type]
         flags = ["--n-layers", 2, "--n-heads", 4, "--d-model", 32, "--d-ff", 48, "--seqlen", 32]
-        if family == "gpt2":
+        if family in ("gpt2", "gpt_neox", "starcoder2", "qwen2_moe"):
             flags += ["--bias"]
-        else:
+        if family not in ("gpt2", "gpt_neox"):
             flags += ["--n-kv-heads", 2, "--head-dim", 8]
-        if family == "moe":
+        if family == "smollm3":
+            flags += ["--no-rope-interval", 2]
+        if family in ("moe", "qwen2_moe", "qwen3_moe"):
             flags += ["--n-experts", 4]
         self.expect_ok(self.run_tool("train", "--data", self.text, "--model", family, *flags,
                                      "--tokenizer", "chars", "--batch", 2, "--steps", 3, "--lr", 0.02,
@@ -35,8 +40,8 @@ class ConfigKeys(CliTest):
         made = json.loads((self.out / "config.json").read_text())
         config = config_changes.base(model_type)
         config["vocab_size"] = made["vocab_size"]
-        self.assertEqual({k: made[k] for k in sizes if k in made and k.startswith(("n", "hidden"))},
-                         {k: config[k] for k in sizes if k in made and k.startswith(("n", "hidden"))})
+        said = [k for k in sizes if k in made and k.startswith(("n", "hidden")) and config[k] is not None]
+        self.assertEqual({k: made[k] for k in said}, {k: config[k] for k in said})
         model = self.dir / "model"
         model.mkdir()
         (model / "model.safetensors").write_bytes(
@@ -70,13 +75,17 @@ class ConfigKeys(CliTest):
                 done = self.grad(model, changed)
                 if done.returncode != 0:
                     self.expect_error(done, INPUT)
-                    names = key.split(".") + {"model_type": ["model type"]}.get(key, [])
+                    names = key.split(".") + {"model_type": ["model type"],
+                                             "num_local_experts": ["num_experts"]}.get(key, [])
                     names += ["the model's context"] * (key in BOUNDS)
                     self.assertTrue(any(n in done.stderr for n in names), done.stderr)
                     continue
                 is_noted = done.stderr.startswith("note: ") and key in done.stderr
                 self.assertTrue(is_noted or done.stderr == "", done.stderr)
-                if self.logits() == before and (model_type, key) not in EQUAL:
+                # Up to the context dynamic scaling is none.
+                rope = changed.get("rope_parameters")
+                is_equal = (model_type, key) in EQUAL or rope and rope.get("rope_type") == "dynamic"
+                if self.logits() == before and not is_equal:
                     self.assertTrue(is_noted or key in BOUNDS or
                                     uses.get(key) in ("ignored", "training"), key)
 
@@ -97,6 +106,33 @@ class ConfigKeys(CliTest):
 
     def test_mixtral(self):
         self.every_key("moe")
+
+    def test_qwen3(self):
+        self.every_key("qwen3")
+
+    def test_gemma3(self):
+        self.every_key("gemma3")
+
+    def test_smollm3(self):
+        self.every_key("smollm3")
+
+    def test_phi3(self):
+        self.every_key("phi3")
+
+    def test_olmo2(self):
+        self.every_key("olmo2")
+
+    def test_starcoder2(self):
+        self.every_key("starcoder2")
+
+    def test_gpt_neox(self):
+        self.every_key("gpt_neox")
+
+    def test_qwen2_moe(self):
+        self.every_key("qwen2_moe")
+
+    def test_qwen3_moe(self):
+        self.every_key("qwen3_moe")
 
     def test_spellings_that_contradict(self):
         model, config = self.model("llama")
@@ -121,7 +157,7 @@ class ConfigKeys(CliTest):
         page = self.expect_ok(self.run_tool("models", "gpt2")).stdout
         self.assertRegex(page, r"(?m)^ignored: ")
         self.assertRegex(page, r"(?m)^  reorder_and_upcast_attn ")
-        self.expect_error(self.run_tool("models", "bert"), 2, "bert", "gpt2, llama")
+        self.expect_error(self.run_tool("models", "bert"), 2, "bert", "gpt2, gpt_neox, llama")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,10 @@ class Resume(CliTest):
                 "--experts-per-token", 3, "--capacity-factor", 2, "--balance-loss", "0.02"),
         "gemma2": ("--n-layers", 2, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--window", 5,
                    "--logit-softcap", 0),
+        "smollm3": ("--n-layers", 2, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--window", 5,
+                    "--no-rope-interval", 2),
+        "gpt_neox": ("--n-layers", 1, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--rotary-share",
+                     0.5, "--parallel-residual", "false"),
         "decoder": ("--n-layers", 1, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--norm",
                     "post", "--positions", "sinusoid", "--tie-embeddings", "false"),
         "lstm": ("--n-layers", 2, "--d-model", 16, "--seqlen", 12),
@@ -103,6 +107,8 @@ class Resume(CliTest):
                  "moe": (("--experts-per-token", 2), ("--n-experts", 8), ("--capacity-factor", 1.25),
                          ("--balance-loss", 0.01)),
                  "gemma2": (("--window", 6), ("--logit-softcap", 30), ("--attention-softcap", 7)),
+                 "smollm3": (("--no-rope-interval", 4), ("--window", 6)),
+                 "gpt_neox": (("--rotary-share", 0.25), ("--parallel-residual", "true")),
                  "decoder": (("--norm", "pre"), ("--positions", "rope"), ("--activation", "relu")),
                  "lstm": (("--n-layers", 1), ("--model", "mlp"))}
         for family, flags in wrong.items():

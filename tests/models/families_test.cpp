@@ -39,6 +39,9 @@ TrainConfig small_run(const std::string& family, const std::string& name) {
   if (has_setting(model, setting::kKvHeads)) m.n_kv_heads = 2, m.head_dim = 6;
   for (const Field& f : model.fields)
     if (f.setting->name == "sliding_window") m.set(*f.setting, int64_t{5});
+  for (const Field& f : model.fields)  // of two layers, one sees all or turns nothing
+    if (f.setting->name == "sliding_window_pattern" || f.setting->name == "no_rope_layer_interval")
+      m.set(*f.setting, int64_t{2});
   m.n_experts = 4;
   c.batch = 4, c.steps = 40, c.lr = 1e-2, c.min_lr = 1e-3, c.warmup = 4, c.eval_every = 0;
   c.threads = 2;

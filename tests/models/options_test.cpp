@@ -34,6 +34,7 @@ std::vector<SettingValue> changes_of(const Setting& s) {
       return all;
     }
     case SettingType::kTexts:
+    case SettingType::kSizes:
       return {};
   }
   return {};
@@ -53,7 +54,7 @@ TEST(ModelFlags, OfAFamilyAreThoseThatChangeItsStep) {
     TrainConfig c;
     c.batch = 2;
     c.model.type = std::string(model->name);
-    c.model.vocab_size = 9, c.model.n_layers = 2, c.model.n_heads = 4, c.model.d_model = 32;
+    c.model.vocab_size = 9, c.model.n_layers = 4, c.model.n_heads = 4, c.model.d_model = 32;
     c.model.max_seqlen = 8;
     const std::string plain = step_of(c);
     ASSERT_FALSE(plain.empty());

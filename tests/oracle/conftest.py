@@ -20,6 +20,24 @@ FAMILIES = {
     "mistral": ["--model", "mistral", "--n-kv-heads", "2", "--window", "7", *HEADS, *WIDE],
     "gemma2": ["--model", "gemma2", "--n-kv-heads", "2", "--head-dim", "12", "--window", "7",
                "--attention-softcap", "2", "--logit-softcap", "3", *HEADS, *WIDE],
+    "qwen3": ["--model", "qwen3", "--n-kv-heads", "2", "--head-dim", "10", "--window", "7", *HEADS, *WIDE],
+    "qwen3-bias": ["--model", "qwen3", "--bias", *HEADS, *WIDE],
+    "qwen3_moe": ["--model", "qwen3_moe", "--n-kv-heads", "2", "--n-experts", "4", "--window", "7",
+                  *HEADS, *WIDE],
+    "qwen2_moe": ["--model", "qwen2_moe", "--n-kv-heads", "2", "--n-experts", "4", "--bias",
+                  "--shared-ff", "20", "--window", "7", *HEADS, *WIDE],
+    "gemma3": ["--model", "gemma3", "--n-kv-heads", "2", "--head-dim", "12", "--window", "7",
+               "--logit-softcap", "3", "--n-layers", "7", *HEADS, *WIDE],
+    "smollm3": ["--model", "smollm3", "--n-kv-heads", "2", "--no-rope-interval", "2", "--window", "7",
+                *HEADS, *WIDE],
+    "phi3": ["--model", "phi3", "--n-kv-heads", "2", "--rotary-share", "0.75", "--window", "7", *HEADS,
+             *WIDE],
+    "olmo2": ["--model", "olmo2", "--n-kv-heads", "2", *HEADS, *WIDE],
+    "olmo2-bias": ["--model", "olmo2", "--bias", *HEADS, *WIDE],
+    "starcoder2": ["--model", "starcoder2", "--n-kv-heads", "2", "--bias", "--window", "7", *HEADS, *WIDE],
+    "starcoder2-plain": ["--model", "starcoder2", *HEADS, *WIDE],
+    "gpt_neox": ["--model", "gpt_neox", "--bias", "--rotary-share", "0.5", *HEADS, *WIDE],
+    "gpt_neox-in-turn": ["--model", "gpt_neox", "--parallel-residual", "false", *HEADS, *WIDE],
     "decoder": ["--model", "decoder", "--n-kv-heads", "2", *HEADS, *WIDE],
     "decoder-lectures": ["--model", "decoder", "--norm", "post", "--activation", "relu",
                          "--positions", "sinusoid", "--bias", *HEADS, *WIDE],
@@ -55,8 +73,8 @@ def trained(tmp_path_factory, text):
     def train(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name) / "model"
-            tegula("train", "--data", text, "--out", made[name], "--n-layers", 2,
-                   "--d-model", 32, "--seqlen", SEQLEN, "--batch", 4, "--steps", 20,
+            layers = [] if "--n-layers" in FAMILIES[name] else ["--n-layers", 2]
+            tegula("train", "--data", text, "--out", made[name], *layers, "--d-model", 32, "--seqlen", SEQLEN, "--batch", 4, "--steps", 20,
                    "--lr", 1e-2, "--warmup", 2, "--eval-every", 0, *FAMILIES[name])
         return made[name]
 

@@ -10,12 +10,18 @@ import pytest
 import torch
 from conftest import FAMILIES, tegula
 from safetensors.numpy import load_file
-from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, GPT2Config, LlamaConfig,
-                          MistralConfig, MixtralConfig, Qwen2Config)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig,
+                          GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                          Olmo2Config, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          Qwen3MoeConfig, SmolLM3Config, Starcoder2Config)
 
 CLASSES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "moe": "MixtralForCausalLM",
            "qwen2": "Qwen2ForCausalLM", "mistral": "MistralForCausalLM",
-           "gemma2": "Gemma2ForCausalLM"}
+           "gemma2": "Gemma2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+           "gemma3": "Gemma3ForCausalLM", "smollm3": "SmolLM3ForCausalLM", "phi3": "Phi3ForCausalLM",
+           "olmo2": "Olmo2ForCausalLM", "starcoder2": "Starcoder2ForCausalLM",
+           "gpt_neox": "GPTNeoXForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",
+           "qwen3_moe": "Qwen3MoeForCausalLM"}
 KNOWN = [name for name in FAMILIES if name.split("-")[0] in CLASSES]
 
 
@@ -69,6 +75,10 @@ def test_what_transformers_saves_we_load(name, trained, gradients, tmp_path):
 SMALL = dict(vocab_size=99, hidden_size=32, intermediate_size=40, num_hidden_layers=2,
              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
              initializer_range=0.2)
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "rope_theta": 500.0}
+LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.5, 2.0], "factor": 4.0, "rope_theta": 500.0,
+        "long_factor": [1.0, 2.5, 4.0, 9.5], "original_max_position_embeddings": 8}
+ONE_WIDTH = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
 FOREIGN = {
     "gpt2": GPT2Config(vocab_size=99, n_positions=32, n_embd=32, n_layer=2, n_head=4, n_inner=40,
                        initializer_range=0.2),
@@ -81,6 +91,8 @@ FOREIGN = {
                                                            "rope_theta": 1e4}),
     "llama, tied, biased": LlamaConfig(**SMALL, tie_word_embeddings=True, attention_bias=True,
                                        mlp_bias=True),
+    "llama, only attention biased": LlamaConfig(**SMALL, attention_bias=True),
+    "llama, only feed-forward layers biased": LlamaConfig(**SMALL, mlp_bias=True),
     "mixtral": MixtralConfig(**SMALL, num_local_experts=6, num_experts_per_tok=3),
     "mixtral, five experts": MixtralConfig(**SMALL, num_local_experts=5),
     "qwen2": Qwen2Config(**SMALL),
@@ -94,15 +106,80 @@ FOREIGN = {
     "gemma2, layers by type, no caps": Gemma2Config(
         **SMALL, head_dim=12, sliding_window=4, attn_logit_softcapping=None,
         final_logit_softcapping=None, layer_types=["full_attention", "sliding_attention"]),
+    "llama, yarn": LlamaConfig(**SMALL, head_dim=16, rope_parameters=YARN),
+    "qwen2, yarn of two scales, not rounded": Qwen2Config(**SMALL, rope_parameters={
+        **YARN, "mscale": 0.7, "mscale_all_dim": 1.3, "truncate": False, "beta_fast": 2.0,
+        "beta_slow": 0.5}),
+    "mistral, yarn with a scale": MistralConfig(**SMALL, sliding_window=None, rope_parameters={
+        **YARN, "attention_factor": 1.25}),
+    "llama, dynamic": LlamaConfig(**SMALL, rope_parameters={"rope_type": "dynamic", "factor": 2.0,
+                                                            "rope_theta": 1e4}),
+    "llama, texts longer than those trained": LlamaConfig(**SMALL, rope_parameters=LONG),
+    "llama, texts no longer than those trained": LlamaConfig(**SMALL, rope_parameters={
+        **LONG, "original_max_position_embeddings": 20}),
+    "qwen3": Qwen3Config(**SMALL, head_dim=12),
+    "qwen3, biased, tied, a window from a layer on": Qwen3Config(
+        **SMALL, head_dim=8, attention_bias=True, tie_word_embeddings=True, use_sliding_window=True,
+        sliding_window=6, max_window_layers=1),
+    "qwen3_moe": Qwen3MoeConfig(**SMALL, head_dim=12, num_experts=6, num_experts_per_tok=3,
+                                moe_intermediate_size=24, norm_topk_prob=True),
+    "qwen3_moe, layers without experts, biased, a window": Qwen3MoeConfig(
+        **{**SMALL, "num_hidden_layers": 4}, num_experts=5, num_experts_per_tok=2,
+        moe_intermediate_size=24, decoder_sparse_step=2, mlp_only_layers=[1], attention_bias=True,
+        use_sliding_window=True, sliding_window=6),
+    "qwen2_moe": Qwen2MoeConfig(**SMALL, num_experts=5, num_experts_per_tok=2,
+                                moe_intermediate_size=24, shared_expert_intermediate_size=20),
+    "qwen2_moe, windows, no biases": Qwen2MoeConfig(
+        **SMALL, num_experts=4, moe_intermediate_size=24, shared_expert_intermediate_size=20,
+        qkv_bias=False, norm_topk_prob=True, use_sliding_window=True, sliding_window=6),
+    "gemma3": Gemma3TextConfig(**{**SMALL, "num_hidden_layers": 7}, head_dim=12,
+                               query_pre_attn_scalar=20, sliding_window=6),
+    "gemma3, scaled, capped, biased": Gemma3TextConfig(
+        **SMALL, head_dim=12, sliding_window=4, final_logit_softcapping=3.0, attention_bias=True,
+        layer_types=["full_attention", "sliding_attention"], rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e4},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}),
+    "smollm3": SmolLM3Config(**{**SMALL, "num_hidden_layers": 5}, pad_token_id=0),
+    "smollm3, biased, windows, layers by name": SmolLM3Config(
+        **SMALL, pad_token_id=0, attention_bias=True, mlp_bias=True, no_rope_layers=[0, 1],
+        sliding_window=6, use_sliding_window=True, tie_word_embeddings=False),
+    "phi3": Phi3Config(**SMALL, pad_token_id=0),
+    "phi3, a window, three quarters turned": Phi3Config(
+        **SMALL, pad_token_id=0, sliding_window=6, rope_parameters={
+            "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.75}),
+    "phi3, texts longer than those trained": Phi3Config(
+        **SMALL, pad_token_id=0, original_max_position_embeddings=8, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0, 1.1, 1.5, 2.0],
+            "long_factor": [1.0, 2.5, 4.0, 9.5]}),
+    "olmo2": Olmo2Config(**SMALL),
+    "olmo2, biased, tied": Olmo2Config(**SMALL, attention_bias=True, tie_word_embeddings=True),
+    "starcoder2": Starcoder2Config(**SMALL),
+    "starcoder2, no biases, a window, a head": Starcoder2Config(
+        **SMALL, use_bias=False, sliding_window=6, tie_word_embeddings=False),
+    "gpt_neox": GPTNeoXConfig(**ONE_WIDTH),
+    "gpt_neox, one behind the other, a half turned": GPTNeoXConfig(
+        **ONE_WIDTH, use_parallel_residual=False, attention_bias=False, rope_parameters={
+            "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}),
 }
 
 
 def as_transformers_4_wrote_it(config):
     """RoPE's base at the top, torch_dtype, and no types of layers."""
     rope = config.pop("rope_parameters", None)
-    if rope:
-        base = rope.pop("rope_theta")
-        config.update(rope_theta=base, rope_scaling=None if rope["rope_type"] == "default" else rope)
+    if rope and "full_attention" in rope:
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+    if rope and "partial_rotary_factor" in rope:
+        share = rope.pop("partial_rotary_factor")
+        is_neox = config["model_type"] == "gpt_neox"
+        config["rotary_pct" if is_neox else "partial_rotary_factor"] = share
+        if is_neox:
+            config["rotary_emb_base"] = rope["rope_theta"]
+    if rope and config["model_type"] == "gpt_neox":
+        rope.pop("rope_theta")
+    elif rope:
+        config["rope_theta"] = rope.pop("rope_theta")
+        config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
     return config
 
@@ -135,7 +212,7 @@ def test_models_made_there_mean_the_same_here(name, dtype, tmp_path):
 
 def test_what_we_do_not_compute_is_refused(tmp_path):
     for wrong in (GPT2Config(activation_function="relu"), LlamaConfig(**SMALL, hidden_act="gelu"),
-                  LlamaConfig(**SMALL, rope_parameters={"rope_type": "dynamic", "factor": 2.0,
+                  LlamaConfig(**SMALL, rope_parameters={"rope_type": "proportional", "factor": 2.0,
                                                         "rope_theta": 1e4})):
         wrong.save_pretrained(tmp_path)
         (tmp_path / "model.safetensors").touch()

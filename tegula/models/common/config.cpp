@@ -100,6 +100,9 @@ std::string ModelConfig::text(const Setting& s) const {
 std::vector<std::string> ModelConfig::texts(const Setting& s) const {
   return value_or_nothing<std::vector<std::string>>(get(s));
 }
+std::vector<int64_t> ModelConfig::sizes(const Setting& s) const {
+  return value_or_nothing<std::vector<int64_t>>(get(s));
+}
 
 Status ModelConfig::resolve() {
   const ModelDef& model = *TEGULA_TRY(find_model(type));

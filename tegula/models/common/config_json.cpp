@@ -64,6 +64,19 @@ Result<SettingValue> texts_of(const At& at, const Setting& s, const Json& json) 
   return SettingValue(std::move(texts));
 }
 
+Result<SettingValue> sizes_of(const At& at, const Setting& s, const Json& json) {
+  const auto* list = json.as<Json::Array>();
+  std::vector<int64_t> sizes;
+  for (const Json& each : list ? *list : Json::Array()) {
+    const auto* i = each.as<int64_t>();
+    if (i != nullptr && *i >= s.least && *i <= s.most) sizes.push_back(*i);
+  }
+  if (list == nullptr || sizes.size() != list->size())
+    return at.wrong(
+        cat("is ", json.dump(), ", not a list of sizes from ", s.least, " to ", s.most));
+  return SettingValue(std::move(sizes));
+}
+
 // A value of config.json as the setting's type, in its range.
 Result<SettingValue> value_at(const At& at, const Setting& s, const Json& json) {
   const std::string is = cat("is ", json.dump(), ", not ");
@@ -91,6 +104,8 @@ Result<SettingValue> value_at(const At& at, const Setting& s, const Json& json) 
       return SettingValue(*json.as<std::string>());
     case SettingType::kTexts:
       return texts_of(at, s, json);
+    case SettingType::kSizes:
+      return sizes_of(at, s, json);
   }
   return SettingValue();
 }
@@ -102,7 +117,8 @@ Result<SettingValue> read_key(const At& at, const Setting& s, const Json* found)
   if (s.null_is_zero)
     return s.type == SettingType::kSize ? SettingValue(int64_t{0}) : SettingValue(0.0);
   if (s.type == SettingType::kFlag) return SettingValue(false);
-  const bool is_default = s.is_of_training || s.type == SettingType::kTexts;
+  const bool is_default =
+      s.is_of_training || s.type == SettingType::kTexts || s.type == SettingType::kSizes;
   if (is_default) return SettingValue();
   return at.wrong("is null: give it a value, or leave it out for the default");
 }
@@ -238,6 +254,7 @@ SettingValue value_of(const Field::Default& value, const Setting& setting) {
   const auto* text = std::get_if<std::string_view>(&value);
   if (text == nullptr) return {};
   if (setting.type == SettingType::kText) return std::string(*text);
+  if (setting.type == SettingType::kSizes) return std::vector<int64_t>();  // no family says any
   const auto parts = split(*text, '|');
   return std::vector<std::string>(parts.begin(), parts.end());
 }
@@ -246,7 +263,8 @@ std::string misfit(const Setting& s, const SettingValue& value) {
   if (const auto* i = std::get_if<int64_t>(&value))
     return *i >= s.least && *i <= s.most ? "" : cat(", must be from ", s.least, " to ", s.most);
   if (const auto* text = std::get_if<std::string>(&value))
-    return has_choice(s.choices, *text) ? "" : cat(", must be one of ", s.choices);
+    return s.choices.empty() || has_choice(s.choices, *text) ? ""
+                                                             : cat(", must be one of ", s.choices);
   const auto* d = std::get_if<double>(&value);
   if (d == nullptr) return "";
   const bool fits = std::isfinite(*d) && *d >= 0 && !(s.range == Range::kShare && *d >= 1) &&
@@ -262,9 +280,10 @@ Json setting_json(const SettingValue& value) {
   if (const auto* d = std::get_if<double>(&value)) return *d;
   if (const auto* b = std::get_if<bool>(&value)) return *b;
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  const auto* texts = std::get_if<std::vector<std::string>>(&value);
-  if (texts == nullptr) return nullptr;
-  return Json::Array(texts->begin(), texts->end());
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value))
+    return Json::Array(texts->begin(), texts->end());
+  const auto* sizes = std::get_if<std::vector<int64_t>>(&value);
+  return sizes == nullptr ? Json(nullptr) : Json(Json::Array(sizes->begin(), sizes->end()));
 }
 
 Result<ModelConfig> parse_model_config(std::string_view text, const std::string& path) {
@@ -275,7 +294,8 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   ModelConfig config;
   config.type = model->name;
   for (const Field& f : model->fields) TEGULA_TRY(read_field(json, path, f, config));
-  if (has_setting(*model, setting::kRopeFactor)) TEGULA_TRY(read_rope_scaling(json, path, config));
+  if (has_setting(*model, setting::kRopeScaling))
+    TEGULA_TRY(read_rope_scaling(json, path, *model, config));
   TEGULA_TRY(check_fixed(json, path, *model));
   TEGULA_TRY(check_config_keys(json, path, *model));
   TEGULA_TRY(check_dtype(json, path));
@@ -338,8 +358,7 @@ std::string model_config_json(const ModelConfig& config, DType dtype) {
   json.set("torch_dtype", torch_name(dtype));
   // Our tokenizers have no special tokens; the library's own defaults may lie outside the
   // vocabulary.
-  json.set("bos_token_id", nullptr);
-  json.set("eos_token_id", nullptr);
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) json.set(key, nullptr);
   return json.dump(2) + "\n";
 }
 

@@ -57,11 +57,18 @@ constexpr FixedKey kCommonFixed[] = {
     {"num_nextn_predict_layers", "null|0"},  {"fusion_config", "null"},
 };
 
-// RoPE turns whole heads, in the spellings of `transformers` 4 and 5.
+// Where RoPE turns whole heads, in the spellings of `transformers` 4 and 5.
 constexpr FixedKey kRotaryFixed[] = {
     {"rope_parameters.partial_rotary_factor", "1.0|1|null"},
     {"rope_scaling.partial_rotary_factor", "1.0|1|null"},
     {"partial_rotary_factor", "1.0|1|null"},
+};
+// Where layers with a window turn in another way: it has a base alone.
+constexpr FixedKey kLocalFixed[] = {
+    {"rope_parameters.sliding_attention.rope_type", R"("default"|null)"},
+    {"rope_parameters.sliding_attention.type", R"("default"|null)"},
+    {"rope_parameters.full_attention.truncate", "true|null"},
+    {"rope_scaling.truncate", "true|null"},
 };
 
 // Keys of models that tegula does not build: a file that says them is of one of those.
@@ -74,7 +81,8 @@ constexpr std::string_view kForeign =
     "kv_lora_rank q_lora_rank num_kv_shared_layers attention_out_bias o_proj_bias add_bias_linear "
     "add_qkv_bias use_mrope use_logn_attn use_dynamic_ntk scale_depth dim_model_base "
     "attention_sink_size attn_temperature_tuning norm_topk_prob swiglu_limit text_config "
-    "vision_config chain_hidden_post_norm hidden_act hidden_activation mamba_d_state";
+    "vision_config chain_hidden_post_norm hidden_act hidden_activation mamba_d_state "
+    "original_max_position_embeddings";
 // Here 1 changes nothing.
 constexpr std::string_view kForeignFactors =
     "logit_scale logits_scaling attention_multiplier embedding_multiplier residual_multiplier "
@@ -110,10 +118,12 @@ Known known_keys(const ModelDef& model) {
     for (const std::string_view keys : {f.keys, f.also})
       add(known, keys, f.setting->is_of_training ? KeyUse::kTraining : KeyUse::kComputed,
           f.setting->name);
-  if (has_setting(model, setting::kRopeFactor))
-    for (const char* object : {"rope_parameters.", "rope_scaling."})
+  const bool is_by_layer = has_setting(model, setting::kLocalTheta);
+  if (has_setting(model, setting::kRopeScaling))
+    for (const char* object :
+         {is_by_layer ? "rope_parameters.full_attention." : "rope_parameters.", "rope_scaling."})
       each_word(kRopeMembers, [&](std::string_view member) {
-        add(known, cat(object, member), KeyUse::kComputed, "RoPE's scaling: linear or llama3");
+        add(known, cat(object, member), KeyUse::kComputed, "RoPE's scaling");
       });
   for (const auto& list : fixed_keys(model))
     for (const FixedKey& f : list) add(known, f.key, KeyUse::kFixed, f.values);
@@ -212,7 +222,9 @@ struct Walk {
 
 std::vector<std::span<const FixedKey>> fixed_keys(const ModelDef& model) {
   std::vector<std::span<const FixedKey>> lists = {model.fixed, kCommonFixed};
-  if (has_setting(model, setting::kRopeFactor)) lists.emplace_back(kRotaryFixed);
+  if (has_setting(model, setting::kRopeScaling) && !has_setting(model, setting::kRotaryShare))
+    lists.emplace_back(kRotaryFixed);
+  if (has_setting(model, setting::kLocalTheta)) lists.emplace_back(kLocalFixed);
   return lists;
 }
 

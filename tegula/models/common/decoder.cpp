@@ -1,7 +1,10 @@
 #include "tegula/models/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "tegula/models/common/experts.h"
+#include "tegula/models/common/names.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/embedding.h"
 #include "tegula/ops/math.h"
@@ -14,43 +17,112 @@ namespace {
 
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
 
-Var rms(Context& c, Var x, const std::string& name) {
-  return rms_norm(x, c.weight(name + ".weight", Shape{x.dim(-1)}, Init::kOnes, 0, false),
-                  c.config.norm_eps);
+Var normed(Context& c, const Decoder& d, Var x, const std::string& name) {
+  const Shape n = {x.dim(-1)};
+  const double eps = c.config.norm_eps;
+  const bool is_offset = d.norm == NormKind::kRmsPlusOne;
+  const Var w = c.weight(name + ".weight", n, is_offset ? Init::kZeros : Init::kOnes, 0, false);
+  if (d.norm == NormKind::kRms) return rms_norm(x, w, eps);
+  if (d.norm == NormKind::kLayer)
+    return layer_norm(
+        x, w, d.has_norm_bias ? c.weight(name + ".bias", n, Init::kZeros, 0, false) : Var(), eps);
+  // In f32 whatever x is: a w of bf16 beside 1 would lose its digits.
+  const DType sums = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  return cast(rms_norm(cast(x, sums), cast(w, sums) + 1.0, eps), x.dtype());
 }
 
-Var silu_of(Var x) { return silu(x); }
+struct Heads {
+  Var q, k, v;  // [b s h d]
+};
+
+// All of q, then k, then v; or head by head.
+Heads split(const ModelConfig& m, const Decoder& d, Var qkv) {
+  const Dim batch = qkv.dim(0), seqlen = qkv.dim(1);
+  const int64_t size = m.head_dim;
+  if (d.fused_qkv == FusedQkv::kByHead) {
+    const Var heads = reshape(qkv, Shape{batch, seqlen, m.n_heads, 3 * size});
+    return {slice(heads, 3, 0, size), slice(heads, 3, size, size), slice(heads, 3, 2 * size, size)};
+  }
+  int64_t at = 0;
+  const auto next = [&](int64_t n) {
+    const Var part = slice(qkv, 2, at, n * size);
+    at += n * size;
+    return reshape(part, Shape{batch, seqlen, n, size});
+  };
+  const Var q = next(m.n_heads), k = next(m.n_kv_heads);
+  return {q, k, next(m.n_kv_heads)};
+}
+
+Heads project(Context& c, const Decoder& d, Var x, const std::string& at) {
+  const ModelConfig& m = c.config;
+  if (d.fused_qkv != FusedQkv::kNone) {
+    const int64_t n = (m.n_heads + 2 * m.n_kv_heads) * m.head_dim;
+    return split(m, d, decoder_linear(c, x, cat(at, d.names.qkv), n, 0.02, d.has_qkv_bias));
+  }
+  const auto heads = [&](const char* name, const char* norm, int64_t n) {
+    Var y = decoder_linear(c, x, at + name, n * m.head_dim, 0.02, d.has_qkv_bias);
+    if (norm != nullptr && d.qk_norm == QkNorm::kWidth) y = normed(c, d, y, at + norm);
+    y = reshape(y, Shape{x.dim(0), x.dim(1), n, m.head_dim});
+    return norm != nullptr && d.qk_norm == QkNorm::kHead ? normed(c, d, y, at + norm) : y;
+  };
+  const Var q = heads("q_proj", "q_norm", m.n_heads);
+  const Var k = heads("k_proj", "k_norm", m.n_kv_heads);
+  return {q, k, heads("v_proj", nullptr, m.n_kv_heads)};
+}
+
+// The first elements of each head, turned; the others as they are.
+Var turned(Var x, Var positions, const Rotary& r) {
+  const int64_t size = x.dim(3).bound();
+  const Var first = r.dims < size ? slice(x, 3, 0, r.dims) : x;
+  Var y = rope(first, positions, r.theta, false, r.divisors);
+  if (r.scale != 1) y = y * r.scale;
+  if (r.dims == size) return y;
+  const Var parts[] = {y, slice(x, 3, r.dims, size - r.dims)};
+  return concat(parts, 3);
+}
 
 // [b s d] -> [b s d], causal.
-Var self_attention(Context& c, const Decoder& d, Var x, const std::string& at, int64_t layer) {
+Var self_attention(Context& c, const Decoder& d, Var x, const std::string& at, int64_t layer,
+                   int64_t longest) {
   const ModelConfig& m = c.config;
-  const Dim batch = x.dim(0), seqlen = x.dim(1);
-  auto heads = [&](const char* name, int64_t n) {
-    const Var y = decoder_linear(c, x, at + name, n * m.head_dim, 0.02, d.has_qkv_bias);
-    return reshape(y, Shape{batch, seqlen, n, m.head_dim});
-  };
   const Var p = d.add_positions ? Var() : c.positions(x);
-  RopeScaling scaling;
-  if (const double factor = m.number(setting::kRopeFactor); factor > 0)
-    scaling = {factor, m.number(setting::kRopeLow), m.number(setting::kRopeHigh),
-               m.number(setting::kRopeOriginal)};
-  const auto turned = [&](Var v) {
-    return p.valid() ? rope(v, p, m.rope_theta, false, scaling) : v;
-  };
-  const Var q = turned(heads("q_proj", m.n_heads));
-  const Var k = turned(heads("k_proj", m.n_kv_heads));
-  const Var v = heads("v_proj", m.n_kv_heads);
+  auto [q, k, v] = project(c, d, x, at);
+  if (p.valid())
+    if (const Rotary r = d.rotary(m, layer, longest); r.theta > 0)
+      q = turned(q, p, r), k = turned(k, p, r);
   AttentionOptions o;
   o.scale = d.softmax_scale, o.softcap = d.softcap;
   if (const int64_t window = d.window ? d.window(m, layer) : 0; window > 0)
     o.window_left = window - 1;
   const Var merged =
-      reshape(c.attend(q, k, v, layer, o), Shape{batch, seqlen, m.n_heads * m.head_dim});
-  return decoder_linear(c, merged, at + "o_proj", m.d_model, residual_stddev(m), d.has_bias);
+      reshape(c.attend(q, k, v, layer, o), Shape{x.dim(0), x.dim(1), m.n_heads * m.head_dim});
+  return decoder_linear(c, merged, cat(at, d.names.out), m.d_model, residual_stddev(m),
+                        d.has_out_bias);
+}
+
+Var feed_forward(Context& c, const Decoder& d, Var x, const std::string& at) {
+  const int64_t n = d.has_experts ? d.experts.dense_ff : c.config.d_ff;
+  const auto act = [&](Var v) { return d.activation ? d.activation(v) : silu(v); };
+  const auto in = [&](std::string_view name, int64_t width) {
+    return decoder_linear(c, x, cat(at, name), width, 0.02, d.has_ffn_bias);
+  };
+  Var h;
+  if (d.has_fused_gate) {
+    const Var both = in("gate_up_proj", 2 * n);
+    h = act(slice(both, 2, 0, n)) * slice(both, 2, n, n);
+  } else if (d.is_gated) {
+    const Var gate = act(in("gate_proj", n));
+    h = gate * in(d.names.up, n);
+  } else {
+    h = act(in(d.names.up, n));
+  }
+  return decoder_linear(c, h, cat(at, d.names.down), c.config.d_model, residual_stddev(c.config),
+                        d.has_ffn_bias);
 }
 
 Var table(Context& c) {
-  return c.weight("model.embed_tokens.weight", Shape{c.config.vocab_size, c.config.d_model});
+  return c.weight(std::string(names_of(c.config).table),
+                  Shape{c.config.vocab_size, c.config.d_model});
 }
 
 Var embed(Context& c, const Decoder& d, Var tokens) {
@@ -61,16 +133,64 @@ Var embed(Context& c, const Decoder& d, Var tokens) {
   return c.dropout(x);
 }
 
-// x and f of it, joined by the norms of that place.
-template <class F>
-Var residual(Context& c, const Decoder& d, Var x, const std::string& before,
-             const std::string& after, F&& f) {
-  const Var in = d.norms == NormPlace::kPost ? x : d.norm(c, x, before);
-  Var y = f(in);
-  if (d.norms == NormPlace::kBoth) y = d.norm(c, y, after);
-  const Var sum = x + c.dropout(y);
-  return d.norms == NormPlace::kPost ? d.norm(c, sum, after) : sum;
-}
+// transformers names the norms after the place where they stand.
+constexpr const char* kInput = "input_layernorm";
+constexpr const char* kBehindAttention = "post_attention_layernorm";
+constexpr const char* kBeforeFfn = "pre_feedforward_layernorm";
+constexpr const char* kBehindFfn = "post_feedforward_layernorm";
+
+class Block {
+ public:
+  Block(Context& c, const Decoder& d, int64_t layer, int64_t longest)
+      : c_(c),
+        d_(d),
+        layer_(layer),
+        longest_(longest),
+        at_(cat(d.names.stem, "layers.", layer, ".")) {}
+
+  Var apply(Var x) {
+    const Scope layer(c_.b, cat("layers.", layer_));
+    if (d_.is_parallel) {
+      const Var y = c_.dropout(in_scope("attn", [&] { return attention(norm(x, kInput)); }));
+      const Var z = c_.dropout(in_scope("mlp", [&] { return ffn(norm(x, kBehindAttention)); }));
+      return x + y + z;
+    }
+    x = residual(x, "attn", kInput, kBehindAttention, [&](Var in) { return attention(in); });
+    const bool has_both = d_.norms == NormPlace::kBoth;
+    return residual(x, "mlp", has_both ? kBeforeFfn : kBehindAttention, kBehindFfn,
+                    [&](Var in) { return ffn(in); });
+  }
+
+ private:
+  Var norm(Var x, const char* name) { return normed(c_, d_, x, at_ + name); }
+  Var attention(Var x) {
+    return self_attention(c_, d_, x, cat(at_, d_.names.attention), layer_, longest_);
+  }
+  Var ffn(Var x) {
+    return d_.is_sparse(c_.config, layer_) ? expert_ffn(c_, d_.experts, x, at_)
+                                           : feed_forward(c_, d_, x, at_ + "mlp.");
+  }
+  template <class F>
+  Var in_scope(const char* name, F&& f) {
+    const Scope here(c_.b, name);
+    return f();
+  }
+  // x and f of it, joined by the norms of that place.
+  template <class F>
+  Var residual(Var x, const char* scope, const char* before, const char* after, F&& f) {
+    const Scope here(c_.b, scope);
+    const bool is_normed = d_.norms == NormPlace::kPre || d_.norms == NormPlace::kBoth;
+    Var y = f(is_normed ? norm(x, before) : x);
+    if (d_.norms == NormPlace::kBoth || d_.norms == NormPlace::kBehind) y = norm(y, after);
+    const Var sum = x + c_.dropout(y);
+    return d_.norms == NormPlace::kPost ? norm(sum, after) : sum;
+  }
+
+  Context& c_;
+  const Decoder& d_;
+  int64_t layer_, longest_;
+  std::string at_;
+};
 
 }  // namespace
 
@@ -86,48 +206,24 @@ double residual_stddev(const ModelConfig& config) {
   return 0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layers));
 }
 
-Var gated_ffn(Context& c, const Decoder& d, Var x, const std::string& at) {
-  const ModelConfig& m = c.config;
-  const Var gate =
-      d.activation(decoder_linear(c, x, at + "mlp.gate_proj", m.d_ff, 0.02, d.has_bias));
-  const Var up = decoder_linear(c, x, at + "mlp.up_proj", m.d_ff, 0.02, d.has_bias);
-  return decoder_linear(c, gate * up, at + "mlp.down_proj", m.d_model, residual_stddev(m),
-                        d.has_bias);
-}
-
-Var dense_ffn(Context& c, const Decoder& d, Var x, const std::string& at) {
-  const ModelConfig& m = c.config;
-  const Var h = d.activation(decoder_linear(c, x, at + "mlp.up_proj", m.d_ff, 0.02, d.has_bias));
-  return decoder_linear(c, h, at + "mlp.down_proj", m.d_model, residual_stddev(m), d.has_bias);
-}
-
-Decoder llama_decoder() { return {rms, gated_ffn, silu_of}; }
-
-Var decoder_hidden(Context& c, Var tokens, const Decoder& d) {
+Var decoder_hidden(Context& c, Var tokens) {
+  const auto model = find_model(c.config.type);
+  TEGULA_CHECK(model.ok() && (*model)->decoder, c.config.type, " is no decoder");
+  const Decoder d = (*model)->decoder(c.config);
+  const int64_t longest = c.longest > 0 ? c.longest
+                          : c.decoding  ? c.config.max_seqlen
+                                        : tokens.dim(1).bound();
   Var x = embed(c, d, tokens);
-  // transformers names the norms after the place where they stand.
-  const bool has_both = d.norms == NormPlace::kBoth;
-  const char* before_ffn = has_both ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-  for (int64_t i = 0; i < c.config.n_layers; ++i) {
-    const Scope layer(c.b, cat("layers.", i));
-    const std::string at = cat("model.layers.", i, ".");
-    {
-      const Scope scope(c.b, "attn");
-      x = residual(c, d, x, at + "input_layernorm", at + "post_attention_layernorm",
-                   [&](Var in) { return self_attention(c, d, in, at + "self_attn.", i); });
-    }
-    const Scope scope(c.b, "mlp");
-    x = residual(c, d, x, at + before_ffn, at + "post_feedforward_layernorm",
-                 [&](Var in) { return d.ffn(c, d, in, at); });
-  }
+  for (int64_t i = 0; i < c.config.n_layers; ++i) x = Block(c, d, i, longest).apply(x);
   if (d.norms == NormPlace::kPost) return x;  // it is normed already
   const Scope scope(c.b, "head");
-  return d.norm(c, x, "model.norm");
+  return normed(c, d, x, cat(d.names.stem, d.names.final_norm));
 }
 
 Var decoder_head(Context& c) {
   if (c.config.is_tied()) return table(c);
-  return c.weight("lm_head.weight", Shape{c.config.vocab_size, c.config.d_model});
+  return c.weight(std::string(names_of(c.config).head),
+                  Shape{c.config.vocab_size, c.config.d_model});
 }
 
 Status resolve_decoder(ModelConfig& m) {
@@ -145,8 +241,27 @@ Status resolve_decoder(ModelConfig& m) {
 
 Status resolve_rotary(ModelConfig& m) {
   TEGULA_TRY(resolve_decoder(m));
-  if (m.head_dim % 2 != 0)
-    return invalid_argument(cat("head_dim ", m.head_dim, " is odd: rotary embedding needs pairs"));
+  if (const ModelDef* model = TEGULA_TRY(find_model(m.type));
+      has_setting(*model, setting::kFfnBias) && m.get(setting::kFfnBias) == SettingValue())
+    m.set(setting::kFfnBias, m.has_bias);
+  if (const double share = m.number(setting::kRotaryShare); share > 1)
+    return invalid_argument(cat("partial_rotary_factor ", share, " is more than 1, a whole head"));
+  for (const int64_t longest : {int64_t{1}, int64_t{1} << 40}) {
+    const Rotary r = rotary_of(m, longest);
+    if (r.dims % 2 != 0)
+      return invalid_argument(
+          cat("head_dim ", m.head_dim, " is odd: rotary embedding needs pairs"));
+    if (r.dims == 0)
+      return invalid_argument(cat("partial_rotary_factor ", m.number(setting::kRotaryShare),
+                                  " turns nothing of head_dim ", m.head_dim));
+    if (!r.divisors.empty() && static_cast<int64_t>(r.divisors.size()) != r.dims / 2)
+      return invalid_argument(cat("rope_parameters (or rope_scaling) have lists of ",
+                                  r.divisors.size(), " factors, and of head_dim ", m.head_dim,
+                                  " partial_rotary_factor turns ", r.dims / 2, " pairs"));
+    for (const double x : r.divisors)
+      if (!(x >= 1e-3 && x <= 1e6))
+        return unsupported(cat("rope_scaling divides angles by ", x, ": 0.001 to 1e6 are kept"));
+  }
   return {};
 }
 
@@ -162,9 +277,29 @@ Status resolve_layer_types(ModelConfig& m, bool (*is_sliding)(const ModelConfig&
   return {};
 }
 
+bool is_sliding_layer(const ModelConfig& m, int64_t layer) {
+  return m.texts(setting::kLayerTypes)[static_cast<size_t>(layer)] == kSliding;
+}
 int64_t window_by_type(const ModelConfig& m, int64_t layer) {
-  const bool is_sliding = m.texts(setting::kLayerTypes)[static_cast<size_t>(layer)] == kSliding;
-  return is_sliding ? m.size(setting::kWindow) : 0;
+  return is_sliding_layer(m, layer) ? m.size(setting::kWindow) : 0;
+}
+int64_t window_of_all(const ModelConfig& m, int64_t) { return m.size(setting::kWindow); }
+
+bool is_from_first_window(const ModelConfig& m, int64_t layer) {
+  return m.size(setting::kWindow) > 0 && layer >= m.size(setting::kFirstWindow);
+}
+
+Status resolve_windows(ModelConfig& m, bool (*is_sliding)(const ModelConfig&, int64_t)) {
+  using namespace setting;  // NOLINT(google-build-using-namespace)
+  if (std::holds_alternative<std::monostate>(m.get(kUsesWindow)))
+    m.set(kUsesWindow, m.size(kWindow) > 0);
+  const std::vector<std::string> types = m.texts(kLayerTypes);
+  if (!m.is_on(kUsesWindow) && m.size(kWindow) > 0 &&
+      std::find(types.begin(), types.end(), kSliding) != types.end())
+    return invalid_argument(
+        "layer_types gives layers a window, and use_sliding_window is false: one is wrong");
+  if (!m.is_on(kUsesWindow)) m.set(kWindow, int64_t{0});
+  return resolve_layer_types(m, is_sliding);
 }
 
 }  // namespace tegula

@@ -1,6 +1,7 @@
 #include "tegula/models/model.h"
 
 #include "tegula/base/position_runs.h"
+#include "tegula/models/decoder.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/linear_cross_entropy.h"
@@ -109,14 +110,21 @@ Result<const ModelDef*> find_model(std::string_view name) {
   return invalid_argument(cat("no model ", name, ": one of ", names));
 }
 
+// 0: the family has none, or this model.
+static double logit_cap(const ModelDef& model, const ModelConfig& config) {
+  return has_setting(model, setting::kLogitCap) ? config.number(setting::kLogitCap) : 0;
+}
+
 Var hidden_logits(Context& c, const ModelDef& model, Var h) {
   const Var y =
       dot(h.rank() == 2 ? "b d, v d -> b v" : "b s d, v d -> b s v", h, model.head(c), DType::kF32);
-  return model.cap ? model.cap(c, y) : y;
+  const double most = logit_cap(model, c.config);
+  return most > 0 ? tanh(y * (1 / most)) * most : y;
 }
 
 Var hidden_loss(Context& c, const ModelDef& model, Var h, Var targets) {
-  if (model.cap) return logits_cross_entropy_loss(hidden_logits(c, model, h), targets);
+  if (logit_cap(model, c.config) > 0)
+    return logits_cross_entropy_loss(hidden_logits(c, model, h), targets);
   return cross_entropy_loss(h, model.head(c), targets);
 }
 
@@ -161,21 +169,30 @@ int64_t parameter_count(const std::vector<WeightSpec>& weights) {
   return n;
 }
 
+int64_t part_extent(const ModelConfig& config, const Cut& cut, int64_t whole) {
+  if (cut.first == nullptr) return whole / cut.parts;
+  const int64_t each = config.size(*cut.units), first = config.size(*cut.first);
+  return whole / (first + (cut.parts - 1) * each) * each;
+}
+
 Result<RankPart> rank_part(const ModelConfig& config, const WeightSpec& weight, int64_t rank,
                            int64_t n_ranks) {
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
   for (const Cut& cut : model->cuts) {
     if (!weight.name.ends_with(cut.name)) continue;
-    const int64_t extent = weight.type.shape[cut.dim].bound() / cut.parts;
+    const int64_t whole = weight.type.shape[cut.dim].bound();
+    const int64_t extent = part_extent(config, cut, whole);
     const int64_t units = cut.units ? config.size(*cut.units) : extent;
     if (units % n_ranks != 0)
       return invalid_argument(cat("the ", units, " ", cut.units ? cut.units->name : "rows", " of ",
                                   weight.name, " cannot be shared evenly by ", n_ranks,
                                   " ranks: choose a number of ranks that divides them"));
     RankPart part{cut.dim, {}};
-    const int64_t share = extent / n_ranks;
-    for (int64_t p = 0; p < cut.parts; ++p)
-      part.ranges.emplace_back(p * extent + rank * share, p * extent + (rank + 1) * share);
+    int64_t begin = 0, here = whole - (cut.parts - 1) * extent;  // the first one's
+    for (int64_t p = 0; p < cut.parts; ++p, begin += here, here = extent) {
+      const int64_t share = here / n_ranks;
+      part.ranges.emplace_back(begin + rank * share, begin + (rank + 1) * share);
+    }
     return part;
   }
   return RankPart{};

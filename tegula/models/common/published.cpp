@@ -186,12 +186,16 @@ Status read_latent(Keys& keys, bool has_bias, DecoderSizes& m) {
 
 }  // namespace
 
-bool is_published(std::string_view model_type) { return find_row(model_type) != nullptr; }
+bool is_published(std::string_view model_type) {
+  const Json* row = find_row(model_type);
+  return row != nullptr && !row->find("is")->as<Json::Object>()->empty();
+}
 
 std::string published_types() {
   std::string types;
   for (const Json& row : *rows().as<Json::Array>())
-    types += cat(types.empty() ? "" : ", ", *row.find("type")->as<std::string>());
+    if (!row.find("is")->as<Json::Object>()->empty())
+      types += cat(types.empty() ? "" : ", ", *row.find("type")->as<std::string>());
   return types;
 }
 
@@ -225,7 +229,8 @@ Result<DecoderSizes> published_sizes(const Json& json, const std::string& path,
   m.is_tied = TEGULA_TRY(keys.flag("tie_word_embeddings", false));
   m.n_ff_matrices = row.size("ff_matrices", 3);
   m.norms_per_layer = row.size("norms", 2);
-  m.has_norm_bias = row.is("has_norm_bias"), m.has_norm_weights = !row.is("plain_norms");
+  m.has_norm_bias = m.has_layer_norm = row.is("has_norm_bias");
+  m.has_norm_weights = !row.is("plain_norms");
   if (row.is("extra_positions")) m.n_positions = m.max_seqlen + row.size("extra_positions", 0);
   const bool qkv = TEGULA_TRY(keys.flag(row.text("qkv_bias"), false));
   const bool out = TEGULA_TRY(keys.flag(row.text("out_bias"), false));
@@ -246,7 +251,8 @@ Result<DecoderSizes> published_sizes(const Json& json, const std::string& path,
   TEGULA_TRY(read_windows(keys, row, m));
   // Other values would be other sizes than these.
   for (const std::string_view key : {"mlp_bias", "lm_head_bias", "qk_layernorm"})
-    if (TEGULA_TRY(keys.flag(key, false))) return keys.refused(key, "of this model_type");
+    if (key != row.text("ff_bias") && TEGULA_TRY(keys.flag(key, false)))
+      return keys.refused(key, "of this model_type");
   if (const Json* width = keys.find("word_embed_proj_dim"); width && !(*width == Json(m.d_model)))
     return keys.refused("word_embed_proj_dim",
                         cat("embeddings are hidden_size ", m.d_model, " wide"));

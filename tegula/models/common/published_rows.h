@@ -1,9 +1,10 @@
-// A row for each model_type that is counted and not built, as JSON: published.cpp reads them.
+// A row for each model_type that is counted from its keys, as JSON: published.cpp reads them.
 // "is" has what transformers' class is and no key says: norms a layer, matrices of a feed-forward
 // layer; for biases a key that says whether there are some, or "always"; norms of queries and keys,
 // of a "head" or the "width", and a key that says whether there are some; which layers have
 // windows; the key of an expert's width. "defaults" has what the class takes for absent keys. The
-// last ones are families that tegula builds, as the text part of another model.
+// last ones have these alone: families counted from their graphs, as the text part of another
+// model.
 #pragma once
 
 #include <string_view>
@@ -118,7 +119,8 @@ inline constexpr std::string_view kPublishedRows = R"([
     "defaults":{"hidden_size":768,"ffn_dim":3072,"num_hidden_layers":12,"num_attention_heads":12,
     "vocab_size":50272,"max_position_embeddings":2048,"tie_word_embeddings":true,
     "enable_bias":true}},
-  {"type":"smollm3","is":{"qkv_bias":"attention_bias","out_bias":"attention_bias"},
+  {"type":"smollm3","is":{"qkv_bias":"attention_bias","out_bias":"attention_bias",
+    "ff_bias":"mlp_bias"},
     "defaults":{"hidden_size":2048,"intermediate_size":11008,"num_hidden_layers":36,
     "num_attention_heads":16,"num_key_value_heads":4,"vocab_size":128256,
     "max_position_embeddings":32768,"tie_word_embeddings":true}},

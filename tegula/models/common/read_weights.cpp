@@ -101,6 +101,8 @@ WeightFiles::Found find(const WeightFiles& files, const TensorNames& names, std:
   WeightFiles::Found found = files.find(name);
   if (found.tensor == nullptr && !names.prefix.empty() && name.starts_with(names.prefix))
     found = files.find(name.substr(names.prefix.size()));
+  if (found.tensor == nullptr && name == names.head && !names.other_head.empty())
+    found = files.find(names.other_head);
   return found;
 }
 
@@ -111,7 +113,7 @@ Status check_extra(const ModelConfig& config, const WeightFiles& files, const Na
   const std::string_view name = t.name;
   if (any_word(names.ignored, [&](auto ending) { return name.ends_with(ending); })) return {};
   std::string why = why_extra(config, name);
-  if (config.is_tied() && name == names.head) {
+  if (config.is_tied() && (name == names.head || name == names.other_head)) {
     if (const auto e = find(files, names, names.table);
         e.tensor != nullptr && is_same(*e.tensor, t.tensor))
       return {};

@@ -2,6 +2,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/models/common/names.h"
+#include "tegula/models/decoder.h"
 
 namespace tegula {
 
@@ -64,6 +65,19 @@ std::string keys_of(const ModelConfig& config, const Setting& s) {
   return std::string(f == nullptr || f->keys.empty() ? s.name : f->keys);
 }
 
+// The setting that says whether there is a bias of that name.
+struct BiasSetting {
+  const Setting& setting;
+  bool is_on;
+};
+BiasSetting bias_of(const ModelConfig& config, std::string_view name) {
+  const auto model = find_model(config.type);
+  const bool is_apart = model.ok() && has_setting(**model, setting::kFfnBias);
+  if (is_apart && name.find(".mlp.") != name.npos)
+    return {setting::kFfnBias, config.is_on(setting::kFfnBias)};
+  return {setting::kBias, config.has_bias};
+}
+
 std::string with_prefix(const WeightFiles& files, std::string_view name) {
   const NamedTensor* longer = first_tensor(files, [&](std::string_view other) {
     return other.size() > name.size() && other.ends_with(name) &&
@@ -106,12 +120,18 @@ std::string why_missing(const WeightFiles& files, const ModelConfig& config,
   if (const NamedTensor* t = first_tensor(files, is_quantised))
     return cat(missing, ", and there is ", t->name,
                ": quantised weights are not read; get or save the model as f32, f16 or bf16");
-  if (name.ends_with(".bias") && config.has_bias)
+  if (name.ends_with(".bias") && bias_of(config, name).is_on)
     return cat(missing, ": config.json says that there are biases (",
-               keys_of(config, setting::kBias), "), and the file has none of that name");
+               keys_of(config, bias_of(config, name).setting),
+               "), and the file has none of that name");
   if (name.find(".experts.") != name.npos)
     return cat(missing, ": config.json has ", keys_of(config, setting::kExperts), " ",
                config.n_experts, ", and the file has fewer");
+  if (const auto model = find_model(config.type);
+      model.ok() && has_setting(**model, setting::kDenseLayers) && name.find(".mlp.") != name.npos)
+    return cat(missing, ": config.json says which layers have experts (",
+               keys_of(config, setting::kDenseLayers), ", ", keys_of(config, setting::kSparseStep),
+               "), and the file has others");
   const int64_t layer = layer_of(name);
   int64_t most = -1;
   first_tensor(files, [&](std::string_view other) {
@@ -136,11 +156,14 @@ std::string keys_of_sizes(const ModelConfig& config, std::span<const int64_t> ha
   };
   for (size_t d = 0; d < has.size(); ++d) {
     if (has[d] == needs[d]) continue;
+    if ((config.n_heads + 2 * config.n_kv_heads) * config.head_dim == needs[d])
+      for (const Setting* s : {&setting::kHeads, &setting::kKvHeads, &setting::kHeadDim}) add(*s);
     for (const Field& f : (*model)->fields) {
       const Setting& s = *f.setting;
       if (s.type != SettingType::kSize || f.keys.empty()) continue;
       const int64_t size = config.size(s);
-      if (size == needs[d] || 3 * size == needs[d]) add(s);
+      const bool is_fused = &s == &setting::kFfWidth && 2 * size == needs[d];
+      if (size == needs[d] || 3 * size == needs[d] || is_fused) add(s);
       const bool is_heads = &s == &setting::kHeads || &s == &setting::kKvHeads;
       if (is_heads && size * config.head_dim == needs[d]) add(s), add(setting::kHeadDim);
     }
@@ -154,9 +177,9 @@ std::string why_extra(const ModelConfig& config, std::string_view name) {
   const auto has = [&](const Setting& s) { return model.ok() && has_setting(**model, s); };
   if (layer_of(name) >= config.n_layers)
     return cat(no_place, "it has ", keys_of(config, setting::kLayers), " ", config.n_layers);
-  if (name.ends_with(".bias") && has(setting::kBias) && !config.has_bias)
-    return cat(no_place, "it says that there are no biases (", keys_of(config, setting::kBias),
-               ")");
+  if (name.ends_with(".bias") && has(setting::kBias) && !bias_of(config, name).is_on)
+    return cat(no_place, "it says that there are no biases (",
+               keys_of(config, bias_of(config, name).setting), ")");
   if (name.find(".experts.") != name.npos && has(setting::kExperts))
     return cat(no_place, "it has ", keys_of(config, setting::kExperts), " ", config.n_experts);
   return cat(no_place, "is it another model's?");

@@ -3,7 +3,6 @@
 #include "tegula/ops/rope.h"
 
 #include <cmath>
-#include <numbers>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ops/common/elementwise.h"
@@ -13,10 +12,7 @@ namespace tegula {
 namespace {
 constexpr double kTheta = 10000;
 
-RopeScaling scaling_of(const Attrs& a) {
-  return {a.get_or<double>("factor", 1), a.get_or<double>("low", 0), a.get_or<double>("high", 0),
-          a.get_or<double>("original", 0)};
-}
+constexpr double kUnit = 0x1p-40;  // of divisors: attributes have lists of integers alone
 
 Result<DimMap> dims(const OpCall& c) {
   if (c.in.size() == 1) return solve_dims("rope", "x: b s h d -> b s h d", c.in);
@@ -32,22 +28,19 @@ struct Pairs {
   int64_t d;
   bool is_interleaved;
   double theta, sign;
-  RopeScaling scaling;
+  std::vector<int64_t> divisors;
   Pairs(const Attrs& a, int64_t head_dim)
       : d(head_dim),
         is_interleaved(a.flag("interleaved")),
         theta(a.get_or<double>("theta", kTheta)),
         sign(a.flag("inverse") ? -1 : 1),
-        scaling(scaling_of(a)) {}
+        divisors(a.get_or<std::vector<int64_t>>("divisors", {})) {}
   int64_t first(int64_t i) const { return is_interleaved ? 2 * i : i; }
   int64_t second(int64_t i) const { return is_interleaved ? 2 * i + 1 : i + d / 2; }
   double rate(int64_t i) const {
     const double rate = std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(d));
-    const RopeScaling& s = scaling;
-    if (s.original == 0) return rate / s.factor;
-    const double turns = s.original * rate / (2 * std::numbers::pi);
-    const double kept = std::clamp((turns - s.low) / (s.high - s.low), 0.0, 1.0);
-    return rate * ((1 - kept) / s.factor + kept);
+    if (divisors.empty()) return rate;
+    return rate / (static_cast<double>(divisors[static_cast<size_t>(i)]) * kUnit);
   }
 };
 
@@ -76,14 +69,6 @@ struct Ref {
   }
 };
 
-// The same of all pairs at once.
-Var scaled(Var rate, const RopeScaling& s) {
-  if (s.original == 0) return s.factor == 1 ? rate : rate * (1 / s.factor);
-  const Var turns = rate * (s.original / (2 * std::numbers::pi));
-  const Var kept = min(max((turns - s.low) * (1 / (s.high - s.low)), 0.0), 1.0);
-  return rate * ((1.0 - kept) * (1 / s.factor) + kept);
-}
-
 // cos and sin, [1 or b, s, 1, d/2].
 std::pair<Var, Var> turns(Builder& b, const Attrs& a, std::span<const Var> in) {
   const DType f64 = DType::kF64;
@@ -93,9 +78,9 @@ std::pair<Var, Var> turns(Builder& b, const Attrs& a, std::span<const Var> in) {
   const Var at = in.size() > 1
                      ? cast(in[1], f64)
                      : iota(b, {s}, 0, f64) + static_cast<double>(a.get_or<int64_t>("start", 0));
-  const Var rate =
-      scaled(exp(iota(b, {d / 2}, 0, f64) * (-2 * std::log(pairs.theta) / static_cast<double>(d))),
-             pairs.scaling);
+  Var rate = exp(iota(b, {d / 2}, 0, f64) * (-2 * std::log(pairs.theta) / static_cast<double>(d)));
+  if (!pairs.divisors.empty())
+    rate = rate / (cast(constant_ints(b, pairs.divisors, DType::kI64), f64) * kUnit);
   const Dim batch = at.rank() == 2 ? at.dim(0) : Dim(1);
   const Var angle = reshape(at, {batch, s, 1, 1}) * rate;
   const DType sums = accumulator(in[0].dtype());
@@ -126,45 +111,43 @@ Var rotated(Builder& b, const Attrs& attrs, std::span<const Var> in, Var x, bool
   return b.emit_n(rope_op, std::move(a), operands)[0];
 }
 
+std::vector<int64_t> units(std::span<const double> divisors) {
+  std::vector<int64_t> all;
+  for (const double x : divisors) all.push_back(std::llround(x / kUnit));
+  return all;
+}
+std::vector<int64_t> units(std::initializer_list<double> divisors) {
+  return units(std::span(divisors.begin(), divisors.size()));
+}
+
 std::vector<Sample> samples() {
   const SampleInput x = {{DType::kF32, {2, 3, 2, 4}}};
   const SampleInput per_row = {{DType::kI32, {3}}, 0, 50};
   const SampleInput per_batch = {{DType::kI64, {2, 3}}, -5, 5};
-  return {{"from 0", {x}, {}},
-          {"positions", {x, per_row}, {{"theta", 500.0}}},
-          {"positions per batch entry", {x, per_batch}, {{"interleaved", true}}},
-          {"inverse, later", {x}, {{"inverse", true}, {"start", int64_t{7}}, {"theta", 100.0}}},
-          {"interleaved inverse", {x, per_row}, {{"inverse", true}, {"interleaved", true}}},
-          {"scaled", {x, per_row}, {{"factor", 4.0}, {"theta", 100.0}}},
-          {"scaled by wavelength, inverse",
-           {{{DType::kF32, {2, 3, 2, 16}}}, per_row},
-           {{"factor", 8.0},
-            {"low", 1.0},
-            {"high", 4.0},
-            {"original", 30.0},
-            {"theta", 500.0},
-            {"inverse", true}}},
-          {"a band without width",
-           {x},
-           {{"factor", 2.0}, {"original", 30.0}},
-           "scaling needs factor > 0 and 0 <= low < high"},
-          {"one pair", {{{DType::kF32, {1, 2, 1, 2}}}}, {{"interleaved", true}}},
-          {"no rows", {{{DType::kF32, {1, 0, 2, 4}}}}, {}},
-          {"bf16", {{{DType::kBF16, {1, 3, 2, 4}}}, per_row}, {}},
-          {"odd", {{{DType::kF32, {1, 3, 2, 5}}}}, {}, "head dim 5 must be even"},
-          {"positions misfit", {x, {{DType::kI32, {4}}}}, {}, "positions has s=4, x has s=3"}};
+  return {
+      {"from 0", {x}, {}},
+      {"positions", {x, per_row}, {{"theta", 500.0}}},
+      {"positions per batch entry", {x, per_batch}, {{"interleaved", true}}},
+      {"inverse, later", {x}, {{"inverse", true}, {"start", int64_t{7}}, {"theta", 100.0}}},
+      {"interleaved inverse", {x, per_row}, {{"inverse", true}, {"interleaved", true}}},
+      {"divided", {x, per_row}, {{"divisors", units({4, 0.75})}, {"theta", 100.0}}},
+      {"divided, inverse, from 9",
+       {{{DType::kF32, {2, 3, 2, 6}}}},
+       {{"divisors", units({1, 1.5, 8})}, {"inverse", true}, {"start", int64_t{9}}}},
+      {"too few divisors", {x}, {{"divisors", units({2})}}, "1 divisors, and the head has 2 pairs"},
+      {"a divisor of 0", {x}, {{"divisors", units({1, 0})}}, "must be positive"},
+      {"one pair", {{{DType::kF32, {1, 2, 1, 2}}}}, {{"interleaved", true}}},
+      {"no rows", {{{DType::kF32, {1, 0, 2, 4}}}}, {}},
+      {"bf16", {{{DType::kBF16, {1, 3, 2, 4}}}, per_row}, {}},
+      {"odd", {{{DType::kF32, {1, 3, 2, 5}}}}, {}, "head dim 5 must be even"},
+      {"positions misfit", {x, {{DType::kI32, {4}}}}, {}, "positions has s=4, x has s=3"}};
 }
 }  // namespace
 
-Var rope(Var x, Var positions, double theta, bool is_interleaved, const RopeScaling& scaling,
+Var rope(Var x, Var positions, double theta, bool is_interleaved, std::span<const double> divisors,
          Loc loc) {
   Attrs a{{"theta", theta}};
-  if (scaling.factor != 1) a.set("factor", scaling.factor);
-  if (scaling.original != 0) {
-    a.set("low", scaling.low);
-    a.set("high", scaling.high);
-    a.set("original", scaling.original);
-  }
+  if (!divisors.empty()) a.set("divisors", units(divisors));
   if (is_interleaved) a.set("interleaved", true);
   std::vector<Var> in = {x};
   if (positions.valid()) in.push_back(positions);
@@ -179,11 +162,7 @@ constinit const OpDef rope_op = {
     .dims_fn = dims,
     .types = "F, i? -> F",
     .attrs = {{"theta", AttrKind::kFloat, false, "base of the angles; 10000 if absent"},
-              {"factor", AttrKind::kFloat, false, "angles are divided by it; 1 if absent"},
-              {"original", AttrKind::kFloat, false,
-               "trained positions; then only slow pairs' angles are divided"},
-              {"low", AttrKind::kFloat, false, "turns in them up to which a pair is slow"},
-              {"high", AttrKind::kFloat, false, "turns in them from which a pair is fast"},
+              {"divisors", AttrKind::kInts, false, "of each pair's angle, in 2^-40; absent: 1"},
               {"interleaved", AttrKind::kBool, false, "pairs are neighbours, not halves"},
               {"inverse", AttrKind::kBool, false, "turns back"},
               {"start", AttrKind::kInt, false, "position of row 0, if there is no operand"}},
@@ -192,11 +171,12 @@ constinit const OpDef rope_op = {
       const Dim d = c.shape(0)[3];
       if (!d.is_const() || d.bound() % 2 != 0)
         return invalid_argument(cat("rope: head dim ", d, " must be even"));
-      const RopeScaling s = scaling_of(*c.attrs);
-      const bool has_band = s.original == 0 || (s.original > 0 && s.low >= 0 && s.low < s.high);
-      if (!(s.factor > 0) || !has_band)
-        return invalid_argument(cat("rope: scaling needs factor > 0 and 0 <= low < high, not ",
-                                    s.factor, ", ", s.low, ", ", s.high));
+      const auto divisors = c.attrs->get_or<std::vector<int64_t>>("divisors", {});
+      if (!divisors.empty() && static_cast<int64_t>(divisors.size()) != d.bound() / 2)
+        return invalid_argument(cat("rope: ", divisors.size(), " divisors, and the head has ",
+                                    d.bound() / 2, " pairs"));
+      if (std::any_of(divisors.begin(), divisors.end(), [](int64_t x) { return x <= 0; }))
+        return invalid_argument("rope: divisors must be positive");
       return {};
     },
     .flops = [](const OpCall& c) { return 3 * c.in[0].shape.numel(); },

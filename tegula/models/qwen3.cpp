@@ -1,0 +1,58 @@
+// Qwen 3: Qwen 2 whose queries and keys are normed head by head. [Qwen Team 2025]
+#include "tegula/models/decoder.h"
+#include "tegula/models/table.h"
+
+namespace tegula {
+
+namespace {
+
+Decoder decoder(const ModelConfig& m) {
+  return {.qk_norm = QkNorm::kHead,
+          .has_qkv_bias = m.has_bias,
+          .has_out_bias = m.has_bias,
+          .window = window_by_type};
+}
+
+Status resolve(ModelConfig& m) {
+  TEGULA_TRY(resolve_windows(m, is_from_first_window));
+  return resolve_rotary(m);
+}
+
+using namespace setting;  // NOLINT(google-build-using-namespace)
+constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
+                             {&kWidth, "hidden_size"},
+                             {&kFfWidth, "intermediate_size"},
+                             {&kLayers, "num_hidden_layers"},
+                             {&kHeads, "num_attention_heads"},
+                             {&kKvHeads, "num_key_value_heads", 32},
+                             {&kHeadDim, "head_dim", 128},
+                             {&kContext, "max_position_embeddings", 32768},
+                             {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
+                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                             {&kRopeScaling, ""},
+                             {&kDropout, "attention_dropout", 0},
+                             {&kTied, "tie_word_embeddings", false, false},
+                             {&kBias, "attention_bias", false},
+                             {&kUsesWindow, "use_sliding_window", false},
+                             {&kWindow, "sliding_window", 4096, 0},
+                             {&kFirstWindow, "max_window_layers", 28, 0},
+                             {&kLayerTypes, "layer_types", ""}};
+
+}  // namespace
+
+constinit const ModelDef qwen3_model = {
+    .name = "qwen3",
+    .doc = "Qwen 3: norms of queries and keys, head by head",
+    .hidden = decoder_hidden,
+    .head = decoder_head,
+    .decoder = decoder,
+    .fields = kFields,
+    .resolve = resolve,
+    .hf_type = "qwen3",
+    .hf_class = "Qwen3ForCausalLM",
+    .hf_has_tokenizer = true,
+    .fixed = kLlamaFixed,
+    .cuts = kDecoderCuts,
+};
+
+}  // namespace tegula
