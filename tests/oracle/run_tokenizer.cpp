@@ -9,7 +9,9 @@
 
 namespace {
 
-void put(const void* bytes, size_t n) { std::fwrite(bytes, 1, n, stdout); }
+void put(const void* bytes, size_t n) {
+  if (n > 0) std::fwrite(bytes, 1, n, stdout);
+}
 
 int fail(const tegula::Error& error) {
   std::fprintf(stderr, "%s\n", error.message.c_str());
