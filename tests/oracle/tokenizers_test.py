@@ -40,7 +40,12 @@ def directory(request, tmp_path_factory):
     return at / "model"
 
 
-@pytest.mark.parametrize("text", AWKWARD, ids=range(len(AWKWARD)))
+def as_read(text):
+    """A file's text without what Windows adds to it: docs/cli.md."""
+    return text.replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("text", [as_read(t) for t in AWKWARD], ids=range(len(AWKWARD)))
 def test_ids_and_text_are_equal(text, directory, tmp_path):
     (tmp_path / "text.txt").write_bytes(text.encode())
     (ours,) = json.loads(tegula("encode", "--model", directory, "--text", tmp_path / "text.txt"))
@@ -102,4 +107,4 @@ def test_tokenizers_made_there_mean_the_same_here(name, tmp_path):
     for text in texts:
         (tmp_path / "text.txt").write_bytes(text.encode())
         rows = json.loads(tegula("encode", "--model", tmp_path, "--text", tmp_path / "text.txt"))
-        assert sum(rows, []) == theirs.encode(text).ids, text
+        assert sum(rows, []) == theirs.encode(as_read(text)).ids, text
