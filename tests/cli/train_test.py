@@ -108,7 +108,7 @@ class Resume(CliTest):
                          ("--balance-loss", 0.01)),
                  "gemma2": (("--window", 6), ("--logit-softcap", 30), ("--attention-softcap", 7)),
                  "smollm3": (("--no-rope-interval", 4), ("--window", 6)),
-                 "gpt_neox": (("--rotary-share", 0.25), ("--parallel-residual", "true")),
+                 "gpt_neox": (("--rotary-share", 0.25),),
                  "decoder": (("--norm", "pre"), ("--positions", "rope"), ("--activation", "relu")),
                  "lstm": (("--n-layers", 1), ("--model", "mlp"))}
         for family, flags in wrong.items():
