@@ -2,7 +2,8 @@
 # in four fifths of the time, and executes as many instructions (tools/instructions.py).
 function(tegula_o1 target)
   # GCC's guess of what may be uninitialised is made for -O2, and wrong about std::variant at -O1.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1 -Wno-maybe-uninitialized>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endfunction()
 
 # One static library per folder of tegula/, so that the linker knows the layers too.

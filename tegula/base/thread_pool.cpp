@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <memory>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/container.h"
 #include "tegula/base/denormals.h"
+#include "tegula/base/memory.h"
 
 namespace tegula {
 

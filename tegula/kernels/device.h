@@ -12,18 +12,10 @@
 #include <vector>
 
 #include "tegula/base/memory.h"
-#include "tegula/kernels/kernel.h"
+#include "tegula/kernels/device_call.h"
 #include "tegula/kernels/memory_range.h"
 
 namespace tegula {
-
-class Peers;
-
-// The arguments that a launch is given where a rank is more than its threads: of a device's kernel
-// (data and workspace lie on the device), and of a collective's.
-struct DeviceCall : KernelCall {
-  Peers* peers = nullptr;  // the other ranks (kernels/peers.h); null: there are none
-};
 
 // Work of a device made ready: parsed, compiled, loaded, its arguments laid out.
 class Prepared {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tegula/base/memory.h"
+#include "tegula/kernels/device.h"
 #include "tegula/runtime/bound_step.h"
 #include "tegula/runtime/memory.h"
 #include "tegula/runtime/rank.h"

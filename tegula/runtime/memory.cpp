@@ -13,6 +13,7 @@
 #include "tegula/base/container.h"
 #include "tegula/base/round.h"
 #include "tegula/io/file.h"
+#include "tegula/kernels/device.h"
 #include "tegula/kernels/target.h"
 
 namespace tegula {

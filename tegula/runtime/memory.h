@@ -13,9 +13,10 @@
 #include "tegula/base/result.h"
 #include "tegula/base/tensor.h"
 #include "tegula/base/thread_pool.h"
-#include "tegula/kernels/device.h"
 
 namespace tegula {
+
+class Device;  // kernels/device.h
 
 // Σ bytes of the live Regions of one owner, and the largest it has been since reset_peak().
 class MemoryAccount {

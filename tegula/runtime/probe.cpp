@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
-#include <memory>
 #include <new>
 #include <numeric>
 #include <vector>
@@ -15,6 +14,7 @@
 #endif
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/memory.h"
 #include "tegula/base/round.h"
 #include "tegula/io/file.h"
 #include "tegula/kernels/cpu/isa/fma_burst.h"

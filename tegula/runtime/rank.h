@@ -12,11 +12,13 @@
 #pragma once
 
 #include "tegula/base/thread_pool.h"
-#include "tegula/kernels/device.h"
-#include "tegula/kernels/peers.h"
+#include "tegula/kernels/kernel.h"
 #include "tegula/runtime/memory.h"
 
 namespace tegula {
+
+class Device;  // kernels/device.h
+class Peers;   // kernels/peers.h
 
 struct Rank {
   // n_threads counts the caller; 0 means one per core that this process may use.

@@ -1,9 +1,17 @@
 #include "tegula/runtime/rank_group.h"
 
+#include <condition_variable>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <thread>
 
 namespace tegula {
+
+struct RankGroup::Waiting {
+  std::mutex mutex;
+  std::condition_variable changed;
+};
 
 // One group: everybody comes, then everybody goes on.
 struct RankGroup::Meeting {
@@ -29,13 +37,13 @@ struct RankGroup::Posted final : Errand {
 
   uint64_t all_of_round() const { return round * board->all.size(); }
   bool wait_for(const uint64_t& count) {
-    std::unique_lock lock(group->mutex_);
-    group->changed_.wait(lock, [&] { return count >= all_of_round() || group->failed_; });
+    std::unique_lock lock(group->waiting_->mutex);
+    group->waiting_->changed.wait(lock, [&] { return count >= all_of_round() || group->failed_; });
     return count >= all_of_round() && !group->failed_;
   }
   void note(uint64_t& count) {
-    const std::lock_guard lock(group->mutex_);
-    if (++count == all_of_round()) group->changed_.notify_all();
+    const std::lock_guard lock(group->waiting_->mutex);
+    if (++count == all_of_round()) group->waiting_->changed.notify_all();
   }
 
   void post(const TensorRef& in, const TensorRef& out) override {
@@ -44,7 +52,7 @@ struct RankGroup::Posted final : Errand {
     note(board->n_posted);
   }
   bool is_ready() const override {
-    const std::lock_guard lock(group->mutex_);
+    const std::lock_guard lock(group->waiting_->mutex);
     return board->n_posted >= all_of_round() && !group->failed_;
   }
   Met meet(std::string_view, const TensorRef&, const TensorRef&) override {
@@ -57,7 +65,7 @@ struct RankGroup::Posted final : Errand {
   }
   bool end() override { return wait_for(board->n_taken); }
   bool has_failed() const override {
-    const std::lock_guard lock(group->mutex_);
+    const std::lock_guard lock(group->waiting_->mutex);
     return group->failed_;
   }
   Errand& errand(std::string_view, int) override { return *this; }
@@ -80,15 +88,15 @@ struct RankGroup::Member final : Peers {
   }
 
   bool wait(Meeting& m) {
-    std::unique_lock lock(group->mutex_);
+    std::unique_lock lock(group->waiting_->mutex);
     if (group->failed_) return false;
     const uint64_t round = m.round;
     if (++m.n_there == m.all.size()) {
       m.n_there = 0, ++m.round;
-      group->changed_.notify_all();
+      group->waiting_->changed.notify_all();
       return true;
     }
-    group->changed_.wait(lock, [&] { return m.round != round || group->failed_; });
+    group->waiting_->changed.wait(lock, [&] { return m.round != round || group->failed_; });
     return m.round != round;
   }
 
@@ -100,11 +108,11 @@ struct RankGroup::Member final : Peers {
   }
   bool meet(std::string_view axis) override { return wait(*place(axis).meeting); }
   bool has_failed() const override {
-    const std::lock_guard lock(group->mutex_);
+    const std::lock_guard lock(group->waiting_->mutex);
     return group->failed_;
   }
   Errand& errand(std::string_view axis, int number) override {
-    const std::lock_guard lock(group->mutex_);
+    const std::lock_guard lock(group->waiting_->mutex);
     const Place p = place(axis);
     std::unique_ptr<Posted>& errand = errands[{p.meeting, number}];
     if (errand) return *errand;
@@ -122,7 +130,7 @@ struct RankGroup::Member final : Peers {
   }
 };
 
-RankGroup::RankGroup(Mesh mesh) : mesh_(std::move(mesh)) {
+RankGroup::RankGroup(Mesh mesh) : mesh_(std::move(mesh)), waiting_(std::make_unique<Waiting>()) {
   std::map<std::pair<size_t, int64_t>, Meeting*> of_group;  // by axis and first rank
   for (int64_t r = 0; r < mesh_.n_ranks(); ++r) {
     auto member = std::make_unique<Member>();
@@ -167,6 +175,19 @@ Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {
   return differs;
 }
 
+Status RankGroup::run_all(Status (*fn)(void*, int64_t), void* context) {
+  std::vector<Status> status(static_cast<size_t>(mesh_.n_ranks()));
+  std::vector<std::thread> threads;
+  begin();
+  const auto run_one = [&](int64_t r) {
+    status[static_cast<size_t>(r)] = ended(r, fn(context, r));
+  };
+  for (int64_t r = 1; r < mesh_.n_ranks(); ++r) threads.emplace_back(run_one, r);
+  run_one(0);
+  for (std::thread& t : threads) t.join();
+  return first_cause(status);
+}
+
 void RankGroup::begin() {
   failed_ = false, failed_first_ = -1;
   for (const auto& m : meetings_) {
@@ -180,10 +201,10 @@ void RankGroup::begin() {
 
 Status RankGroup::ended(int64_t rank, Status status) {
   if (status.ok()) return status;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(waiting_->mutex);
   if (!failed_) failed_first_ = rank;
   failed_ = true;
-  changed_.notify_all();
+  waiting_->changed.notify_all();
   return status;
 }
 

@@ -7,9 +7,6 @@
 //   group.sent_bytes(r)                                       // counted by those that copied
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "tegula/base/memory.h"
@@ -37,28 +34,22 @@ class RankGroup {
   // Calls fn(rank) in a thread for each rank; the error of the first rank that failed by itself.
   // When one fails, those that wait for it go on with an error.
   template <class F>
-  Status run(F&& fn) {
-    std::vector<Status> status(static_cast<size_t>(mesh_.n_ranks()));
-    std::vector<std::thread> threads;
-    begin();
-    for (int64_t r = 1; r < mesh_.n_ranks(); ++r)
-      threads.emplace_back([&, r] { status[static_cast<size_t>(r)] = ended(r, fn(r)); });
-    status[0] = ended(0, fn(0));
-    for (std::thread& t : threads) t.join();
-    return first_cause(status);
+  Status run(F fn) {
+    return run_all([](void* f, int64_t r) -> Status { return (*static_cast<F*>(f))(r); }, &fn);
   }
 
  private:
   struct Meeting;
   struct Posted;
   struct Member;
+  struct Waiting;  // the lock of all that ranks share, and who waits for a change
+  Status run_all(Status (*fn)(void* context, int64_t rank), void* context);
   void begin();
   Status ended(int64_t rank, Status status);
   Status first_cause(std::vector<Status>& status) const;
 
   Mesh mesh_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  std::unique_ptr<Waiting> waiting_;
   bool failed_ = false;
   int64_t failed_first_ = -1;
   std::vector<std::unique_ptr<Meeting>> meetings_;  // of each group of each axis

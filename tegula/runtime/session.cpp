@@ -3,6 +3,7 @@
 #include "tegula/base/denormals.h"
 #include "tegula/base/saturating.h"
 #include "tegula/ir/reference.h"
+#include "tegula/kernels/peers.h"
 #include "tegula/plan/regions.h"
 #include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/probe.h"

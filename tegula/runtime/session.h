@@ -19,6 +19,7 @@
 
 namespace tegula {
 
+class Errand;       // kernels/peers.h
 class MemoryWatch;  // runtime/memory_watch.h
 
 // Filled by run() when asked: what each step took, over all runs. Reused between runs, so nothing

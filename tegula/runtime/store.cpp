@@ -4,6 +4,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/sizes.h"
+#include "tegula/kernels/device.h"
 
 namespace tegula {
 

@@ -6,11 +6,11 @@
 
 #include <atomic>
 #include <cmath>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/file.h"
 #include "tegula/io/text_data.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/kernels/device.h"
+#include "tegula/kernels/device_call.h"
 #include "tegula/kernels/peers.h"
 
 namespace tegula::kernel {

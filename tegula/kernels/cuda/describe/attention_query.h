@@ -6,7 +6,7 @@
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cuda/attention.h"
 #include "tegula/kernels/cuda/describe/check.h"
-#include "tegula/kernels/device.h"
+#include "tegula/kernels/device_call.h"
 
 namespace tegula::cuda {
 

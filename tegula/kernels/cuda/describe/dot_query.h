@@ -5,7 +5,6 @@
 #include "tegula/kernels/cpu/common/contraction.h"
 #include "tegula/kernels/cuda/describe/check.h"
 #include "tegula/kernels/cuda/matmul.h"
-#include "tegula/kernels/device.h"
 
 namespace tegula::cuda {
 
