@@ -26,7 +26,7 @@ class Flags(CliTest):
                 ("--batch", "0", "from 1 to"), ("--lr", "nan", "not 'nan'"),
                 ("--lr", "-1", "at least 0, not '-1'"), ("--dropout", "1.5", "from 0 to 0.99"),
                 ("--n-layers", "99999999999999999999", "from 1 to"), ("--seed", "-1", "from 0"),
-                ("--model", "gpt9", "gpt2|llama"), ("--dtype", "f8", "f32|bf16"),
+                ("--model", "gpt9", "gpt2|gpt_neox|llama"), ("--dtype", "f8", "f32|bf16"),
                 ("--optimizer", "lion", "adamw|momentum|sgd")):
             self.expect_error(self.train(flag, value), USAGE, flag + ":", words)
         self.expect_error(self.train("--tokenizer", "words"), USAGE, "'words'", "bpe:N")
@@ -112,7 +112,7 @@ class OfNoUse(CliTest):
                               "--n-layers")
         for model in ("moe", "mlp", "lstm"):
             self.expect_error(self.run_tool("plan", "--model", model, "--bias"), USAGE,
-                              "--bias is for --model decoder, gpt2")
+                              "--bias is for --model decoder,", ", gpt2,", f"; {model} has")
         self.expect_error(self.train("--model", "lstm"), USAGE, "--n-heads is for")
 
     def test_what_the_model_of_a_checkpoint_has_not(self):

@@ -91,8 +91,8 @@ class CheckSizes(ToolTest):
     def test_a_part_with_its_own_budget_is_not_counted_twice(self):
         self.write("tegula/passes/superopt/README.md", "Superopt.\n")
         out = self.check("tegula/passes/superopt/a.cpp", 600)[1]
-        self.assertRegex(out, r"0\.6 /  4\.0  tegula/passes/superopt\n")
-        self.assertRegex(out, r"0\.0 / 11\.5  tegula/passes\n")
+        self.assertRegex(out, r"0\.6 /  \d\.\d  tegula/passes/superopt\n")
+        self.assertRegex(out, r"0\.0 / \d+\.\d  tegula/passes\n")
 
     def test_kernels_are_printed_and_not_counted(self):
         for i in range(20):
