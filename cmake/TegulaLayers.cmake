@@ -1,5 +1,5 @@
 # Optimises a target less: code that runs once a command, and whose loops nobody waits for. It compiles
-# in four fifths of the time, and executes as many instructions (tools/instructions.py).
+# in less time, and executes as many instructions (tools/instructions.py).
 function(tegula_o1 target)
   # GCC's guess of what may be uninitialised is made for -O2, and wrong about std::variant at -O1.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
