@@ -1,9 +1,9 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "tegula/io/model_files.h"
 #include "tegula/io/text_data.h"
-#include "tegula/io/tokenizer.h"
+#include "tegula/models/model_files.h"
+#include "tegula/text/tokenizer.h"
 
 namespace tegula::cli {
 

@@ -3,9 +3,9 @@
 #include "cli/command.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
-#include "tegula/io/model_files.h"
 #include "tegula/models/config_keys.h"
 #include "tegula/models/model.h"
+#include "tegula/models/model_files.h"
 
 namespace tegula::cli {
 

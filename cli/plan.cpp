@@ -19,12 +19,12 @@
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/file.h"
 #include "tegula/io/text_data.h"
-#include "tegula/io/tokenizer.h"
 #include "tegula/kernels/device.h"
 #include "tegula/plan/plan_json.h"
 #include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measured_target.h"
+#include "tegula/text/tokenizer.h"
 #include "tegula/train/device_memory.h"
 #include "tegula/train/step.h"
 

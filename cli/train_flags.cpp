@@ -7,10 +7,10 @@
 #include "cli/config.h"
 #include "cli/machine.h"
 #include "tegula/base/amounts.h"
-#include "tegula/io/tokenizer.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/row_region.h"
+#include "tegula/text/tokenizer.h"
 #include "tegula/train/loss_scale.h"
 #include "tegula/train/ranks.h"
 

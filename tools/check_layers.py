@@ -12,17 +12,18 @@ import sys
 KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/order.h", "tegula/kernels/registry.h",
                       "tegula/kernels/target.h")
 TRAINING_AND_SERVING = {
-    "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "runtime", "io", "models"}
+    "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "runtime", "io", "text", "models"}
 
 # What each folder may include, besides itself.
 ALLOWED = {
     "base": set(),
     "io": {"base"},
+    "text": {"base", "io"},
     "ir": {"base"},
     "tile": {"base"},
     "kernels": {"base", "tile"},
     "ops": {"base", "ir", "tile", "kernels"},
-    "models": {"base", "ir", "ops", "io"},
+    "models": {"base", "ir", "ops", "io", "text"},
     "cost": {"base", "ir", "tile", "kernels", "ops"},
     "passes": {"base", "ir", "tile", "kernels", "ops", "cost"},
     "plan": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes"},

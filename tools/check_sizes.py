@@ -24,24 +24,25 @@ README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/base": 2_200,  # with what lies in tegula/ itself
-    "tegula/ir": 4_000,
+    "tegula/ir": 3_900,
     "tegula/ops": 12_800,
-    "tegula/tile": 2_500,
+    "tegula/tile": 2_300,
     "tegula/kernels": 800,  # their own headers, without KERNELS
     "tegula/cost": 1_200,
-    "tegula/passes": 10_600,
-    "tegula/passes/superopt": 3_000,
-    "tegula/plan": 6_000,
+    "tegula/passes": 9_400,
+    "tegula/passes/superopt": 2_800,
+    "tegula/plan": 5_700,
     "tegula/planner": 8_450,
-    "tegula/models": 4_200,
-    "tegula/io": 6_500,
-    "tegula/runtime": 5_000,
-    "tegula/comm": 3_500,  # transports, launch
-    "tegula/train": 4_500,
-    "tegula/serve": 4_000,
-    "tegula/report": 1_200,
-    "cli": 6_050,
-    "python": 1_500,
+    "tegula/models": 4_700,
+    "tegula/io": 4_300,
+    "tegula/text": 5_000,
+    "tegula/runtime": 4_700,
+    "tegula/comm": 3_000,  # transports, launch
+    "tegula/train": 4_200,
+    "tegula/serve": 3_450,
+    "tegula/report": 1_000,
+    "cli": 6_650,
+    "python": 1_450,
 }
 CORE = ("tegula", "cli", "python")
 KERNELS = ("tegula/kernels/cpu", "tegula/kernels/cuda")  # listed on their own

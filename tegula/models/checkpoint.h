@@ -9,10 +9,10 @@
 #include "tegula/base/box.h"
 #include "tegula/base/memory.h"
 #include "tegula/base/thread_pool.h"
-#include "tegula/io/model_files.h"
-#include "tegula/io/tokenizer.h"
 #include "tegula/io/weight_files.h"
 #include "tegula/models/model.h"
+#include "tegula/models/model_files.h"
+#include "tegula/text/tokenizer.h"
 
 namespace tegula {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "tegula/base/memory.h"
-#include "tegula/io/tokenizer.h"
 #include "tegula/serve/runner.h"
 #include "tegula/serve/sampler.h"
+#include "tegula/text/tokenizer.h"
 
 namespace tegula {
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "tegula/io/file.h"
-#include "tegula/io/model_files.h"
-#include "tegula/io/tokenizer.h"
+#include "tegula/models/model_files.h"
 #include "tegula/runtime/store.h"
+#include "tegula/text/tokenizer.h"
 #include "tegula/train/config.h"
 
 namespace tegula {

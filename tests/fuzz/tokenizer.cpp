@@ -1,6 +1,6 @@
 // tokenizer.json: an accepted one encodes into ids that it has, decodes them to the text (bytes and
 // BPE), and is saved and loaded the same.
-#include "tegula/io/tokenizer.h"
+#include "tegula/text/tokenizer.h"
 
 #include "tests/fuzz/target.h"
 

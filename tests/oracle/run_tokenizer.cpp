@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "tegula/io/tokenizer.h"
+#include "tegula/text/tokenizer.h"
 
 namespace {
 

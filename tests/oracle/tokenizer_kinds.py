@@ -1,7 +1,7 @@
 """Small tokenizers of every form that published models have, made by the `tokenizers` library, and
 random texts to compare on.
 
-  python3 tests/oracle/tokenizer_kinds.py     writes tests/io/tokenizer_kinds.json, which the library's
+  python3 tests/oracle/tokenizer_kinds.py     writes tests/text/tokenizer_kinds.json, which the library's
 ids of a few texts stand in: smaller ones, of which all of a form share vocabulary and merges.
 """
 
@@ -223,7 +223,7 @@ def main():
     def lines(members):
         return ",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in members.items())
 
-    out = pathlib.Path(__file__).resolve().parent.parent / "io/tokenizer_kinds.json"
+    out = pathlib.Path(__file__).resolve().parent.parent / "text/tokenizer_kinds.json"
     out.write_text(f'{{"bases": {{\n{lines(bases)}}},\n"kinds": {{\n{lines(kinds)}}}}}\n')
 
 

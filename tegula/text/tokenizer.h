@@ -1,0 +1,76 @@
+// Tokenizer: text to ids and back; kinds that are trained here, saved as Hugging Face reads them.
+//
+// bytes   id = byte; 256 ids.
+// chars   id = rank of the code point among those of the training text. Bytes of the training
+//         text that are not UTF-8 get ids of their own after them ("<0xE9>"), so that it too
+//         comes back exactly; anything else unknown is an error.
+// bpe:N   byte-level byte-pair encoding with GPT-2's words, at most N ids, the first 256 the bytes.
+//
+// decode(encode(x)) == x for any bytes (bytes, bpe:N) and any text of the alphabet (chars).
+// Files: tokenizer.json and tokenizer_config.json, which `transformers` and `tokenizers` load as
+// they are and give equal ids. load() takes these and the forms of published models: byte-level BPE
+// (GPT-2, Llama 3, Qwen, GPT-4, o200k, StarCoder, DeepSeek, …), SentencePiece's BPE (Llama 2,
+// Mistral, Gemma) and WordPiece (BERT), with their normalisers, patterns and decoders; added tokens
+// (<|endoftext|>), found in text whole; templates that put ids before and behind it
+// (<|begin_of_text|>), so that encode("") may give ids too. Ids are those of the `tokenizers`
+// library. Its truncation and padding are left to whoever makes batches. A normaliser, a vocabulary
+// that lacks bytes and WordPiece lose text: then decode() gives what the library's does, but bytes
+// that make no UTF-8 stay as they are. A loaded tokenizer saves the files that it came from.
+// Errors: kInvalidArgument for unknown kinds, sizes and characters (naming them and where they
+// stand), and for broken files; kUnsupported for parts, keys and patterns of tokenizer.json that
+// are not computed, by name; kIo. Cost: encode() about 0.4 GB/s (bytes), 0.2 GB/s (chars), 20 MB/s
+// (bpe); thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tegula/base/memory.h"
+#include "tegula/base/result.h"
+#include "tegula/text/added_tokens.h"
+
+namespace tegula {
+
+class TokenModel;
+struct TextForms;
+struct Vocabulary;
+
+class Tokenizer {
+ public:
+  // name: "bytes", "chars" or "bpe:N" with 256 ≤ N ≤ 1,000,000.
+  static Result<Tokenizer> train(std::string_view name, std::string_view text);
+  static Result<Tokenizer> load(const std::string& directory);
+
+  Result<std::vector<int32_t>> encode(std::string_view text) const;
+  // Ids outside the vocabulary (a model may be padded to more) decode to U+FFFD.
+  std::string decode(std::span<const int32_t> ids) const;
+  // The bytes of one id behind others; may be a part of a character: see showable_bytes() in
+  // utf8.h.
+  std::string_view token(int32_t id) const;
+  int64_t vocab_size() const { return static_cast<int64_t>(tokens_.size()); }
+  // bytes, chars, bpe:N: a row of the table of kinds (tokenizer_kind.h).
+  std::string_view kind() const { return kind_; }
+
+  // Name and content of each file; save() writes them. `insists`: they stand beside a model of a
+  // type for which `transformers` 5 would take a class with rules of its own.
+  std::vector<std::pair<std::string, std::string>> files(bool insists = false) const;
+  Status save(const std::string& directory) const;
+
+ private:
+  Tokenizer(std::string_view kind, Vocabulary vocabulary);
+  static Result<Tokenizer> parse(std::string_view json_text, const std::string& path);
+
+  std::string_view kind_;
+  std::vector<std::string> tokens_;  // the bytes of each id
+  std::shared_ptr<const TokenModel> model_;
+  AddedTokens added_;
+  std::vector<int32_t> before_, behind_;    // ids around every text
+  std::shared_ptr<const TextForms> forms_;  // of a loaded one: its normaliser and decoder
+  std::vector<std::pair<std::string, std::string>> loaded_files_;
+};
+
+}  // namespace tegula
