@@ -23,13 +23,13 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
-    "tegula/base": 2_200,  # with what lies in tegula/ itself
+    "tegula/base": 2_400,  # with what lies in tegula/ itself
     "tegula/ir": 3_900,
     "tegula/ops": 12_800,
     "tegula/tile": 2_300,
     "tegula/kernels": 800,  # their own headers, without KERNELS
     "tegula/cost": 1_200,
-    "tegula/passes": 9_400,
+    "tegula/passes": 9_200,
     "tegula/passes/superopt": 2_800,
     "tegula/plan": 5_700,
     "tegula/planner": 8_450,
