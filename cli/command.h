@@ -10,6 +10,7 @@ namespace tegula::cli {
 void add_bench(const Command& app, int& exit_code);
 void add_train(const Command& app, int& exit_code);
 void add_generate(const Command& app, int& exit_code);
+void add_chat(const Command& app, int& exit_code);
 void add_doctor(const Command& app, int& exit_code);
 void add_encode(const Command& app, int& exit_code);
 void add_grad(const Command& app, int& exit_code);

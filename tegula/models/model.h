@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,6 +33,7 @@ struct WeightSpec {
 // Keys and values of all tokens so far, in pages that texts take as they grow.
 struct CachePages {
   int64_t count = 1, size = 64;
+  std::optional<DType> dtype = {};  // of keys and values; none: the activations'
 };
 
 // A call that goes on where earlier ones stopped: one next token of each of n texts, [n, 1], or
@@ -51,7 +53,7 @@ class Context {
   Context(Builder& b, const ModelConfig& config) : b(b), config(config) {}
   Builder& b;
   const ModelConfig& config;
-  DType dtype = DType::kF32;           // of weights, activations and caches
+  DType dtype = DType::kF32;           // of weights, activations, caches unless they say another
   Var seed;                            // i64 scalar for dropout; invalid: no dropout
   bool is_training = false;            // experts have bounded room, and losses are added
   const Decoding* decoding = nullptr;  // null: this call's tokens are all there are

@@ -47,6 +47,8 @@ class ModelFiles {
   virtual Result<TextFile> generation() const = 0;
   // The Jinja template that makes one prompt of a chat's messages; "": there is none.
   virtual Result<TextFile> chat_template() const = 0;
+  // JSON: the texts of special tokens that templates ask for, {"bos_token": "<s>", …}.
+  virtual Result<TextFile> special_tokens() const { return TextFile{path(), "{}"}; }
   // The files that a model that is trained from this one keeps beside its configuration and
   // weights: how its texts are made and read. Paths are names in a directory.
   virtual Result<std::vector<TextFile>> companions() const = 0;

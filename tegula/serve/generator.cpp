@@ -6,6 +6,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/models/rotary.h"
 #include "tegula/serve/stop_texts.h"
+#include "tegula/text/detokenizer.h"
 
 namespace tegula {
 
@@ -32,6 +33,8 @@ struct Generator::Text {
   GenerateStats* stats;
   std::vector<int32_t> all;  // the prompt, and what came
   StopTexts stops;
+  Detokenizer detokenizer;
+  CachedText cached = {};      // of an arrival: what the turn before has left
   int64_t first = 0;           // of `all`: what the cache begins with
   int64_t n_cached = 0;        // tokens
   bool is_read_again = false;  // from `first` on: the cache is full, or there is none
@@ -101,13 +104,21 @@ Status Generator::feed(std::span<const int32_t> tokens) {
   return {};
 }
 
-bool Generator::is_end_of_text(int32_t token) const {
-  return std::find(end_of_text_.begin(), end_of_text_.end(), token) != end_of_text_.end();
+bool Generator::is_end_of_text(int32_t token, const GenerateEnd& end) const {
+  const auto has = [&](const auto& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  return end.at_end_of_text && (has(end_of_text_) || has(end.at_tokens));
 }
 
 Result<std::string> Generator::check(std::string_view prompt, int64_t max_tokens,
                                      Overflow overflow) {
-  const auto n = static_cast<int64_t>(TEGULA_TRY(tokenizer_->encode(prompt)).size());
+  return check(TEGULA_TRY(tokenizer_->encode(prompt)), max_tokens, overflow);
+}
+
+Result<std::string> Generator::check(std::span<const int32_t> prompt, int64_t max_tokens,
+                                     Overflow overflow) {
+  const auto n = static_cast<int64_t>(prompt.size());
   if (n == 0) return empty_prompt();
   const int64_t context = config_.max_seqlen;
   longest_ = std::max(longest_, std::min(context, n + max_tokens));
@@ -126,7 +137,10 @@ Result<std::string> Generator::check(std::string_view prompt, int64_t max_tokens
 
 Result<Generator::Text> Generator::begin(const TextRequest& request, GenerateStats& stats,
                                          const GenerateEnd& end) {
-  Text t{&request, &stats, TEGULA_TRY(tokenizer_->encode(request.prompt)), StopTexts(&end.stop)};
+  std::vector<int32_t> ids(request.ids.begin(), request.ids.end());
+  if (ids.empty()) ids = TEGULA_TRY(tokenizer_->encode(request.prompt));
+  Text t{&request, &stats, std::move(ids), StopTexts(request.stop ? request.stop : &end.stop),
+         Detokenizer(*tokenizer_, request.is_turn)};
   if (t.all.empty()) return empty_prompt();
   stats = {.prompt_tokens = static_cast<int64_t>(t.all.size())};
   stats.load_ms = load_ms_;
@@ -135,7 +149,27 @@ Result<Generator::Text> Generator::begin(const TextRequest& request, GenerateSta
   if (t.all.size() > room && end.overflow == Overflow::kStop)
     return too_long(stats.prompt_tokens, config_.max_seqlen);
   t.first = static_cast<int64_t>(t.all.size() - std::min(t.all.size(), room));
+  if (request.is_turn && t.first == 0) keep_beginning(t);
+  forget();
+  stats.kept_tokens = t.n_cached;
   return t;
+}
+
+// Of what the turn before has left, that with which this one begins. Its last token is read, since
+// what follows is drawn from its logits. A state has no beginning: it is kept whole, or not.
+void Generator::keep_beginning(Text& t) {
+  const size_t most = std::min(kept_tokens_.size(), t.all.size() - 1);
+  const auto differ = std::mismatch(
+      kept_tokens_.begin(), kept_tokens_.begin() + static_cast<ptrdiff_t>(most), t.all.begin());
+  const auto n = differ.first - kept_tokens_.begin();
+  if (runner_->has_state() && static_cast<size_t>(n) != kept_tokens_.size()) return;
+  schedule_.pages.shrink(kept_, n);
+  t.cached = std::exchange(kept_, {}), t.n_cached = n;
+}
+
+void Generator::forget() {
+  kept_tokens_.clear();
+  schedule_.pages.give_back(kept_);
 }
 
 ScheduledText Generator::arrival(const Text& t, int64_t id) const {
@@ -143,26 +177,57 @@ ScheduledText Generator::arrival(const Text& t, int64_t id) const {
   const int64_t room = config_.max_seqlen;
   // The last token is never read.
   const int64_t most = n + std::clamp<int64_t>(t.request->max_tokens, 1, room) - 1;
-  return {.id = id, .n_unread = n, .most_tokens = std::min(most, room)};
+  return {.id = id,
+          .n_unread = n - t.cached.n_tokens,
+          .most_tokens = std::min(most, room),
+          .cached = t.cached};
+}
+
+// Whether a text's logits are looked at, and not only the largest.
+static bool wants_logits(const TextRequest& r) {
+  return r.sampler.temperature > 0 || r.sampler.adjusts() || r.scores != nullptr;
+}
+
+int32_t Generator::choose(Text& t, size_t piece) {
+  const TextRequest& r = *t.request;
+  if (runner_->finds_best() && !wants_logits(r)) return runner_->best(piece);
+  const auto position = static_cast<uint64_t>(t.stats->new_tokens);
+  const std::span<const float> logits = runner_->logits(piece);
+  const int32_t token =
+      sample(logits, r.sampler, position, {t.all, static_cast<size_t>(t.stats->prompt_tokens)});
+  if (r.scores == nullptr) return token;
+  const auto score = [&](int32_t id) {
+    return logits[static_cast<size_t>(id)] - runner_->lse(piece);
+  };
+  TokenScore& scored = r.scores->emplace_back(TokenScore{token, score(token), {}});
+  // Of equal logits the first.
+  for (int32_t id = 0; r.n_best > 0 && id < static_cast<int32_t>(logits.size()); ++id) {
+    auto& best = scored.best;
+    if (static_cast<int64_t>(best.size()) == r.n_best) {
+      if (score(id) <= best.back().second) continue;
+      best.pop_back();
+    }
+    const auto is_larger = [](const auto& a, const auto& b) { return a.second > b.second; };
+    const std::pair<int32_t, float> one{id, score(id)};
+    best.insert(std::upper_bound(best.begin(), best.end(), one, is_larger), one);
+  }
+  return token;
 }
 
 // Draws the next token, or ends the text.
 void Generator::take_token(Text& t, size_t piece_of_step, const GenerateEnd& end) {
   t.is_done = true;
   if (t.stats->new_tokens == t.request->max_tokens) return;
-  const auto position = static_cast<uint64_t>(t.stats->new_tokens);
-  const SamplerConfig& sampler = t.request->sampler;
-  const int32_t token = sampler.temperature <= 0 && runner_->finds_best()
-                            ? runner_->best(piece_of_step)
-                            : sample(runner_->logits(piece_of_step), sampler, position);
-  if (end.at_end_of_text && is_end_of_text(token)) {
+  const int32_t token = choose(t, piece_of_step);
+  if (is_end_of_text(token, end)) {
     t.stats->ended = Ended::kEndOfText;
     return;
   }
   t.all.push_back(token);
   ++t.stats->new_tokens;
-  if (const std::string_view piece = t.stops.add(tokenizer_->token(token)); !piece.empty())
-    t.request->emit(t.request->context, piece);
+  const bool is_said = !t.request->is_turn || !tokenizer_->is_special(token);
+  const std::string_view piece = t.stops.add(is_said ? t.detokenizer.add(token) : "");
+  if (!piece.empty()) t.request->emit(t.request->context, piece);
   if (t.stops.is_found()) {
     t.stats->ended = Ended::kStopText;
     return;
@@ -210,7 +275,7 @@ Status Generator::take_step(Made& made, const ScheduledStep& step, const Generat
   bool decodes = !step.reads, draws = false;
   for (const auto& p : step.pieces) {
     const Text& t = made.texts.at(p.id);
-    draws = draws || t.request->sampler.temperature > 0;
+    draws = draws || wants_logits(*t.request);
     const auto from = static_cast<size_t>(t.first + p.first);
     pieces.push_back({schedule_.find(p.id)->cached.pages, p.first,
                       std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens))});
@@ -244,8 +309,15 @@ void Generator::leave(Made& made) {
       t.is_read_again = false;
     }
     if (!t.is_done) continue;
-    if (const std::string_view rest = t.stops.rest(); !rest.empty())
-      t.request->emit(t.request->context, rest);
+    if (!t.stops.is_found()) {
+      std::string rest(t.stops.add(t.detokenizer.rest()));
+      rest += t.stops.rest();
+      if (!rest.empty()) t.request->emit(t.request->context, rest);
+    }
+    if (t.request->is_turn && t.first == 0 && caches_) {
+      kept_tokens_.assign(t.all.begin(), t.all.begin() + t.n_cached);
+      kept_ = std::exchange(schedule_.find(id)->cached, {});
+    }
     t.stats->prefill_ms = made.all.prefill_ms, t.stats->decode_ms = made.all.decode_ms;
     schedule_.end(id);
   }
@@ -270,7 +342,7 @@ Status Generator::generate(std::span<const TextRequest> requests, std::span<Gene
   };
   const Status st = run();
   // After an error the next texts find all pages free.
-  if (!st.ok()) schedule_ = {runner_->pages(), {}}, by_hand_ = {};
+  if (!st.ok()) schedule_ = {runner_->pages(), {}}, by_hand_ = {}, kept_ = {}, kept_tokens_ = {};
   return st;
 }
 

@@ -23,24 +23,42 @@ struct GenerateEnd {
   std::vector<std::string> stop;  // texts that end it; they and what follows are left out
   bool at_end_of_text = true;     // at a token that the model's files call its end; left out too
   bool (*is_enough)() = nullptr;  // asked after each token; null: never
+  std::vector<int32_t> at_tokens = {};  // further tokens that end it as the end of text does
 };
 
 enum class Ended : uint8_t { kMaxTokens, kStopText, kEndOfText, kContext, kEnough };
 
 struct GenerateStats {
   int64_t prompt_tokens = 0, new_tokens = 0;
+  int64_t kept_tokens = 0;  // of the prompt, which the cache held
   double load_ms = 0, prefill_ms = 0, decode_ms = 0;
   Ended ended = Ended::kMaxTokens;
 };
 
-// A text to be made. emit(context, piece) is called for every token's bytes, but holds back what
-// may turn out to be the beginning of a stop text.
+// A token that was chosen, and the likeliest, by log-probability: logit - lse in f32, lse the op's
+// over the model's own logits, in the order of the run's kernel. Equal ones stand by id.
+struct TokenScore {
+  int32_t token = 0;
+  float log_probability = 0;
+  std::vector<std::pair<int32_t, float>> best;
+};
+
+// A text to be made. emit(context, piece) is called for every token's text, in UTF-8, but holds
+// back what is a part of a character and what may turn out to be the beginning of a stop text.
 struct TextRequest {
   std::string_view prompt;
   int64_t max_tokens = 0;
   SamplerConfig sampler;
   void (*emit)(void* context, std::string_view piece) = nullptr;
   void* context = nullptr;
+  std::span<const int32_t> ids = {};               // the prompt as ids; then `prompt` is not read
+  const std::vector<std::string>* stop = nullptr;  // instead of GenerateEnd's
+  // A turn of a chat: special tokens are no part of what is said, and what the cache holds of it
+  // stays for the next turn, of which only that is read which does not begin alike. It has the bits
+  // of one that is read anew, but where reading and decoding have other bits (serve/runner.h).
+  bool is_turn = false;
+  int64_t n_best = 0;                         // of `scores`
+  std::vector<TokenScore>* scores = nullptr;  // gets one a token, if RunnerOptions has has_lse
 };
 
 // Figures of texts made together; prefill_ms and decode_ms are those of all. Without a cache
@@ -66,6 +84,7 @@ class Generator {
   // The longest text that was asked about before prepare() decides LongRoPE's angles; without any,
   // the context does.
   Result<std::string> check(std::string_view prompt, int64_t max_tokens, Overflow overflow);
+  Result<std::string> check(std::span<const int32_t> prompt, int64_t max_tokens, Overflow overflow);
 
   // Makes the texts, as many at once as the batch holds, in their order; stats has one entry each.
   // When a context is full and slides, its second half is read in again and generation goes on; of
@@ -79,7 +98,12 @@ class Generator {
   Status feed(std::span<const int32_t> tokens);
   std::span<const float> logits() const { return runner_->logits(0); }
 
+  // What turns have left in the cache is forgotten.
+  void forget();
+
   const ModelConfig& config() const { return config_; }
+  const ModelFiles& files() const { return *files_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
   int64_t peak_bytes() const { return runner_->peak_bytes(); }
   std::vector<std::string> notes;  // for people: what the tuner did
 
@@ -91,9 +115,11 @@ class Generator {
   Status admit(Made& made, const GenerateEnd& end);
   Status take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end);
   void leave(Made& made);
+  void keep_beginning(Text& text);
+  int32_t choose(Text& text, size_t piece_of_step);
   void take_token(Text& text, size_t piece_of_step, const GenerateEnd& end);
   void place_token(Text& text, const GenerateEnd& end);
-  bool is_end_of_text(int32_t token) const;
+  bool is_end_of_text(int32_t token, const GenerateEnd& end) const;
 
   std::shared_ptr<const ModelFiles> files_;
   std::vector<int64_t> end_of_text_;  // tokens
@@ -105,6 +131,8 @@ class Generator {
   std::unique_ptr<Runner> runner_;
   BatchSchedule schedule_;  // the cache's pages, and texts under way
   CachedText by_hand_;
+  std::vector<int32_t> kept_tokens_;  // of the turn before, and
+  CachedText kept_;                   // where the cache has them
   double load_ms_ = 0;
 };
 

@@ -20,6 +20,14 @@ Status PagePool::grow(CachedText& text, int64_t n_tokens) {
   return {};
 }
 
+void PagePool::shrink(CachedText& text, int64_t n_tokens) {
+  while (static_cast<int64_t>(text.pages.size()) > pages_of(n_tokens)) {
+    free_.push_back(text.pages.back());
+    text.pages.pop_back();
+  }
+  text.n_tokens = n_tokens;
+}
+
 void PagePool::give_back(CachedText& text) {
   free_.insert(free_.end(), text.pages.rbegin(), text.pages.rend());
   text = {};

@@ -30,6 +30,7 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   c.decoding = &d;
   const Var logits = model_last_logits(c, *model, tokens);
   b.result("logits", logits);
+  if (shape.has_lse) b.result("lse", logsumexp(logits));
   if (shape.finds_best) {
     b.result("best", argmax(logits, 1, false));
     b.result("top", reduce_max(logits, {1}));
@@ -54,7 +55,18 @@ Runner::Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& confi
   seqlens_k_.resize(n), last_.resize(n), cu_seqlens_q_.resize(n + 1);
   block_table_.resize(n * static_cast<size_t>(pages_of_text_));
   logits_.resize(n * static_cast<size_t>(config.vocab_size));
-  best_.resize(n);
+  best_.resize(n), lse_.resize(n);
+}
+
+Result<int64_t> cache_bytes(const ModelConfig& config, const RunnerOptions& options) {
+  Module module;
+  const int64_t pages = (config.max_seqlen + kPageSize - 1) / kPageSize * options.batch;
+  const DecodingShape shape{.pages = {pages, kPageSize, options.cache_dtype}};
+  const FuncId f = TEGULA_TRY(build_decoding(module, config, "decode", shape, options.dtype));
+  int64_t bytes = 0;
+  for (const Param& p : module[f].params)
+    if (p.role == Role::kState) bytes += module[f].type(p.value).bytes();
+  return bytes;
 }
 
 Result<std::unique_ptr<Runner>> Runner::create(std::shared_ptr<const ModelFiles> files,
@@ -106,8 +118,9 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   auto module = std::make_shared<Module>();
   const int64_t batch = options_.batch;
   DecodingShape shape{.is_one_each = is_one_each,
-                      .pages = {n_pages(), kPageSize},
+                      .pages = {n_pages(), kPageSize, options_.cache_dtype},
                       .finds_best = finds_best(),
+                      .has_lse = options_.has_lse,
                       .longest = options_.longest};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", most_read());
@@ -206,6 +219,7 @@ Status Runner::run(Session& session, std::span<const Piece> pieces, bool wants_l
     const auto* rows = TEGULA_TRY(session.fetch("logits")).as<float>();
     std::copy_n(rows, n * config_.vocab_size, logits_.begin());
   }
+  if (options_.has_lse) std::copy_n(TEGULA_TRY(session.fetch("lse")).as<float>(), n, lse_.begin());
   if (finds_best()) std::copy_n(TEGULA_TRY(session.fetch("best")).as<int32_t>(), n, best_.begin());
   return check_logits(session, pieces, wants_logits);
 }

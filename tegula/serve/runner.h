@@ -8,6 +8,7 @@
 // processors with AMX the two differ in bf16 (docs/design.md, "Numeric order").
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@
 
 namespace tegula {
 
+inline constexpr int64_t kPageSize = 64;  // of the cache: a block of keys, read where it lies
+
 struct RunnerOptions {
   int threads = 0;           // 0: all
   Device* device = nullptr;  // where the model runs; null: on the CPU
@@ -33,6 +36,8 @@ struct RunnerOptions {
   DType dtype = DType::kF32;
   Mode mode = Mode::kExact;
   TuneOptions tune;
+  std::optional<DType> cache_dtype = {};  // of keys and values; none: dtype
+  bool has_lse = false;                   // what log-probabilities need is computed, too
 };
 
 // A decoding function's shape: t tokens of n texts, one of each or some in a row.
@@ -41,13 +46,17 @@ struct DecodingShape {
   bool is_one_each = true;
   CachePages pages;
   bool finds_best = false;  // also the result best [n]: each row's largest logit
+  bool has_lse = false;     // also the result lse [n]: log of the sum of exp of each row's logits
   int64_t longest = 0;      // tokens that a text may reach; 0: the context
 };
 // Adds it to the module; tokens, [n, 1] or [1, t], and the parameters that Decoding names -> logits
 // [n, vocab].
-// Weights, activations and caches are `dtype`.
+// Weights and activations are `dtype`, and caches unless the pages say another.
 Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
                               const DecodingShape& shape, DType dtype = DType::kF32);
+
+// What the states that a decoding function carries take: for the cache, of so many tokens.
+Result<int64_t> cache_bytes(const ModelConfig& config, const RunnerOptions& options);
 
 class Runner {
  public:
@@ -73,6 +82,7 @@ class Runner {
   // The same with one token each.
   Status decode(std::span<const Piece> pieces, bool wants_logits = true);
   std::span<const float> logits(size_t i) const;
+  float lse(size_t i) const { return lse_[i]; }  // with has_lse, of the logits as they are
   bool finds_best() const { return rank_->device != nullptr; }
   int32_t best(size_t i) const { return best_[i]; }
   // In a step that failed since its logits are not finite: the piece; -1: it failed otherwise.
@@ -81,6 +91,7 @@ class Runner {
   ScheduleLimits limits() const { return {options_.batch, options_.chunk, has_state_}; }
   // The most that weights, cache and plans have taken, where the model runs; mapped files are none.
   int64_t peak_bytes() const { return rank_->memory.peak_bytes(); }
+  bool has_state() const { return has_state_; }
   // All pages of the cache.
   PagePool pages() const { return {n_pages(), kPageSize}; }
   std::vector<std::string> notes;  // for people: what the tuner did
@@ -91,7 +102,6 @@ class Runner {
   Status map_weights();
   Status make_plans();
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
-  static constexpr int64_t kPageSize = 64;  // a block of keys: read where it lies
   int64_t n_pages() const { return options_.batch * pages_of_text_; }
   bool pads() const { return rank_->device && !options_.caches && !has_state_; }
   int64_t most_read() const { return options_.chunk + (pads() ? options_.batch * kPageSize : 0); }
@@ -114,7 +124,7 @@ class Runner {
   // Parameters of both plans, as Decoding names them.
   std::vector<int32_t> tokens_, slots_, seqlens_k_, block_table_, cu_seqlens_q_, last_;
   std::vector<int64_t> positions_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, lse_;
   std::vector<int32_t> best_;
   std::vector<int64_t> extents_;  // of the last run
   int64_t bad_piece_ = -1;

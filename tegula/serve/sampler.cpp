@@ -2,64 +2,165 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
-#include <vector>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/philox.h"
 
 namespace tegula {
 
-int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position) {
+namespace {
+
+std::vector<float> adjusted(std::span<const float> logits, const SamplerConfig& config,
+                            const TokensBefore& before) {
+  std::vector<float> all(logits.begin(), logits.end());
+  const auto at = [&](int32_t token) -> float* {
+    return token >= 0 && static_cast<size_t>(token) < all.size() ? &all[static_cast<size_t>(token)]
+                                                                 : nullptr;
+  };
+  for (const auto& [token, bias] : config.bias)
+    if (float* x = at(token)) *x += static_cast<float>(bias);
+  std::map<int32_t, int64_t> counts;  // how often the text has it; the prompt's with 0
+  for (size_t i = 0; i < before.all.size(); ++i)
+    counts[before.all[i]] += i >= before.n_prompt ? 1 : 0;
+  const auto penalty = static_cast<float>(config.repetition_penalty);
+  for (const auto& [token, n] : counts) {
+    float* x = at(token);
+    if (x == nullptr) continue;
+    if (penalty != 1) *x = *x < 0 ? *x * penalty : *x / penalty;
+    if (n > 0)
+      *x -= static_cast<float>(static_cast<double>(n) * config.frequency_penalty +
+                               config.presence_penalty);
+  }
+  return all;
+}
+
+// Tokens in the order of their logits, the likeliest first, of which some are kept.
+class Ranking {
+ public:
+  Ranking(std::span<const float> logits, const SamplerConfig& config)
+      : logits_(logits), config_(config), order_(logits.size()) {
+    std::iota(order_.begin(), order_.end(), 0);
+    top_ = at(ranked(0));
+    keep();
+  }
+
   // A number compared with NaN would be in no order at all.
-  const auto at = [&](int32_t token) {
+  static float at(std::span<const float> logits, int32_t token) {
     const float x = logits[static_cast<size_t>(token)];
     return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;
-  };
-  if (!(config.temperature > 0)) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < static_cast<int32_t>(logits.size()); ++i)
-      if (at(i) > at(best)) best = i;
-    return best;
   }
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto greater = [&](int32_t a, int32_t b) {
-    const float x = at(a), y = at(b);
-    return x != y ? x > y : a < b;
-  };
-  // The token of the i-th largest logit. Most draws end among the first, so few are sorted.
-  size_t n_sorted = 0;
-  const auto ranked = [&](size_t i) {
-    while (i >= n_sorted) {
-      const size_t next = std::min(order.size(), std::max<size_t>(64, 8 * n_sorted));
-      const auto begin = order.begin();
-      std::partial_sort(begin + static_cast<std::ptrdiff_t>(n_sorted),
-                        begin + static_cast<std::ptrdiff_t>(next), order.end(), greater);
-      n_sorted = next;
-    }
-    return order[i];
-  };
-  const double top = at(ranked(0));
-  const auto weight = [&](int32_t token) {
+
+  int32_t draw(double uniform) {
+    double u = uniform * kept_;
+    const size_t n = count();
+    for (size_t i = 0; i + 1 < n; ++i)
+      if ((u -= weight(token(i))) < 0) return token(i);
+    return token(n - 1);
+  }
+  size_t count() const { return typical_.empty() ? n_ : typical_.size(); }
+  // Of those that are kept.
+  int32_t token(size_t i) { return typical_.empty() ? ranked(i) : typical_[i]; }
+  double probability(size_t i) { return weight(token(i)) / kept_; }
+
+ private:
+  float at(int32_t token) const { return at(logits_, token); }
+  double weight(int32_t token) const {
     const double x = at(token);
-    return x == top ? 1 : std::exp((x - top) / config.temperature);  // infinities, too
-  };
-  size_t n = order.size();
-  if (config.top_k > 0) n = std::min(n, static_cast<size_t>(config.top_k));
-  double total = 0;
-  for (size_t i = 0; i < n; ++i)
-    total += weight(n < order.size() ? ranked(i) : static_cast<int32_t>(i));
-  double kept = total;
-  if (config.top_p < 1) {
-    kept = 0;
-    for (size_t i = 0; i < n; ++i)
-      if ((kept += weight(ranked(i))) >= config.top_p * total) n = i + 1;
+    return x == top_ ? 1 : std::exp((x - top_) / config_.temperature);  // infinities, too
   }
-  double u = philox_uniform(config.seed, 0x73616d70, position) * kept;
-  for (size_t i = 0; i + 1 < n; ++i)
-    if ((u -= weight(ranked(i))) < 0) return ranked(i);
-  return ranked(n - 1);
+  // The token of the i-th largest logit. Most draws end among the first, so few are sorted.
+  int32_t ranked(size_t i) {
+    const auto greater = [&](int32_t a, int32_t b) {
+      const float x = at(a), y = at(b);
+      return x != y ? x > y : a < b;
+    };
+    while (i >= n_sorted_) {
+      const size_t next = std::min(order_.size(), std::max<size_t>(64, 8 * n_sorted_));
+      const auto begin = order_.begin();
+      std::partial_sort(begin + static_cast<std::ptrdiff_t>(n_sorted_),
+                        begin + static_cast<std::ptrdiff_t>(next), order_.end(), greater);
+      n_sorted_ = next;
+    }
+    return order_[i];
+  }
+
+  void keep() {
+    n_ = order_.size();
+    if (config_.top_k > 0) n_ = std::min(n_, static_cast<size_t>(config_.top_k));
+    double total = 0;
+    for (size_t i = 0; i < n_; ++i)
+      total += weight(n_ < order_.size() ? ranked(i) : static_cast<int32_t>(i));
+    kept_ = total;
+    if (config_.top_p < 1) {
+      kept_ = 0;
+      for (size_t i = 0; i < n_; ++i)
+        if ((kept_ += weight(ranked(i))) >= config_.top_p * total) n_ = i + 1;
+    }
+    if (config_.min_p > 0) {
+      kept_ = 1;
+      size_t n = 1;
+      for (double w = 0; n < n_ && (w = weight(ranked(n))) >= config_.min_p; ++n) kept_ += w;
+      n_ = n;
+    }
+    if (config_.typical_p < 1) keep_typical();
+  }
+
+  // Those whose information is nearest to the entropy; they stay in their order.
+  void keep_typical() {
+    const double kept = kept_;
+    double entropy = 0;
+    std::vector<std::pair<double, size_t>> far;  // from the entropy
+    for (size_t i = 0; i < n_; ++i)
+      if (const double p = weight(ranked(i)) / kept; p > 0) entropy -= p * std::log(p);
+    for (size_t i = 0; i < n_; ++i)
+      if (const double p = weight(ranked(i)) / kept; p > 0)
+        far.emplace_back(std::fabs(-std::log(p) - entropy), i);
+    std::sort(far.begin(), far.end());
+    double reached = 0;
+    size_t n = 0;
+    while (n < far.size() && reached < config_.typical_p)
+      reached += weight(ranked(far[n++].second)) / kept;
+    far.resize(std::max<size_t>(n, 1));
+    std::sort(far.begin(), far.end(),
+              [](const auto& a, const auto& b) { return a.second < b.second; });
+    kept_ = 0;
+    for (const auto& [distance, i] : far)
+      typical_.push_back(ranked(i)), kept_ += weight(typical_.back());
+  }
+
+  std::span<const float> logits_;
+  const SamplerConfig& config_;
+  std::vector<int32_t> order_, typical_;
+  size_t n_sorted_ = 0, n_ = 0;
+  double top_ = 0, kept_ = 0;
+};
+
+}  // namespace
+
+int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position,
+               const TokensBefore& before) {
+  std::vector<float> changed;
+  if (config.adjusts()) logits = changed = adjusted(logits, config, before);
+  if (config.temperature > 0)
+    return Ranking(logits, config).draw(philox_uniform(config.seed, 0x73616d70, position));
+  int32_t best = 0;
+  for (int32_t i = 1; i < static_cast<int32_t>(logits.size()); ++i)
+    if (Ranking::at(logits, i) > Ranking::at(logits, best)) best = i;
+  return best;
+}
+
+std::vector<std::pair<int32_t, double>> distribution(std::span<const float> logits,
+                                                     const SamplerConfig& config,
+                                                     const TokensBefore& before) {
+  std::vector<float> changed;
+  if (config.adjusts()) logits = changed = adjusted(logits, config, before);
+  Ranking ranking(logits, config);
+  std::vector<std::pair<int32_t, double>> all;
+  for (size_t i = 0; i < ranking.count(); ++i)
+    all.emplace_back(ranking.token(i), ranking.probability(i));
+  return all;
 }
 
 }  // namespace tegula

@@ -1,8 +1,18 @@
-// Sampling a token from logits. Deterministic: token n of a request depends on (seed, n, logits).
+// Sampling a token from logits. Deterministic: token n of a request depends on (seed, n, logits,
+// the tokens before it).
+//
+// In this order, which is that of transformers' processors: biases are added; repeated tokens are
+// penalised; logits are divided by the temperature; of the tokens the top_k likeliest are kept; of
+// those the fewest likeliest that reach top_p; of those the ones that are min_p times as likely as
+// the likeliest; of those the fewest most typical ones (Meister et al. 2023) that reach typical_p;
+// one is drawn of what is left, by softmax. Of equals the first ones are kept. At temperature 0 the
+// likeliest is taken once biases and penalties are counted in.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace tegula {
 
@@ -11,10 +21,36 @@ struct SamplerConfig {
   int64_t top_k = 0;         // 0: all
   double top_p = 1.0;        // the smallest set of tokens whose probability reaches it
   uint64_t seed = 0;
+  double min_p = 0, typical_p = 1.0;
+  // Of a token that prompt or text have: its logit times it if negative, else by it. [Keskar et al.
+  // 2019]
+  double repetition_penalty = 1.0;
+  // Taken off the logit of a token that the text, without the prompt, has: times how often; once.
+  double frequency_penalty = 0, presence_penalty = 0;
+  std::vector<std::pair<int32_t, double>> bias = {};  // added to the logits of tokens
+
+  // Whether logits are changed before any are compared.
+  bool adjusts() const {
+    return !bias.empty() || repetition_penalty != 1 || frequency_penalty != 0 ||
+           presence_penalty != 0;
+  }
+};
+
+// A text's tokens so far; the first ones are the prompt's.
+struct TokensBefore {
+  std::span<const int32_t> all;
+  size_t n_prompt = 0;
 };
 
 // `logits` is not empty. A NaN is below every number and never drawn where there is one; whoever
 // wants to know of it asks before (Runner does).
-int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position);
+int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position,
+               const TokensBefore& before = {});
+
+// What sample() draws from at a temperature above 0: tokens and their probabilities, likeliest
+// first.
+std::vector<std::pair<int32_t, double>> distribution(std::span<const float> logits,
+                                                     const SamplerConfig& config,
+                                                     const TokensBefore& before = {});
 
 }  // namespace tegula

@@ -14,19 +14,22 @@ int64_t promised(const BatchSchedule& s) {
   return n;
 }
 
-Status check_arrival(const ScheduledText& t) {
-  if (t.n_unread >= 1 && t.n_unread <= t.most_tokens && t.cached.pages.empty()) return {};
-  return invalid_argument(cat("text ", t.id, " has ", t.n_unread, " tokens to read and may have ",
-                              t.most_tokens, " in all, with ", t.cached.pages.size(),
-                              " pages: it must have 1 at least, and no pages yet"));
+Status check_arrival(const ScheduledText& t, const PagePool& pages) {
+  const auto has = static_cast<int64_t>(t.cached.pages.size());
+  const int64_t needs = pages.pages_of(t.cached.n_tokens);
+  if (t.n_unread >= 1 && t.cached.n_tokens + t.n_unread <= t.most_tokens && has == needs) return {};
+  return invalid_argument(cat("text ", t.id, " has ", t.n_unread, " tokens to read behind ",
+                              t.cached.n_tokens, " and may have ", t.most_tokens, " in all, with ",
+                              has, " pages: it must have 1 at least, and ", needs, " pages"));
 }
 
 Result<int64_t> admit(BatchSchedule& s, std::span<const ScheduledText> arrivals, int64_t batch) {
   int64_t n = 0, room = s.pages.n_free() - promised(s);
   for (const ScheduledText& t : arrivals) {
     if (static_cast<int64_t>(s.texts.size()) >= batch) break;
-    TEGULA_TRY(check_arrival(t));
-    const int64_t needs = s.pages.pages_of(t.most_tokens);
+    TEGULA_TRY(check_arrival(t, s.pages));
+    const int64_t needs =
+        s.pages.pages_of(t.most_tokens) - static_cast<int64_t>(t.cached.pages.size());
     if (needs > room && s.texts.empty())
       return out_of_memory(cat("a text of ", t.most_tokens, " tokens needs ", needs, " pages of ",
                                s.pages.page_size(), " tokens, and of ", s.pages.n_pages(), " ",

@@ -50,8 +50,10 @@ struct ScheduledStep {
   BatchSchedule after;        // once the step is done; texts that decode have nothing unread
 };
 
-// Errors: limits of less than 1; a text with nothing to read, or with more than its most_tokens; a
-// first arrival that does not fit the pages though no text is under way.
+// A text may arrive with tokens that the cache holds already, as one that was kept does.
+// Errors: limits of less than 1; a text with nothing to read, with more than its most_tokens, or
+// with other pages than its cached tokens need; a first arrival that does not fit the pages though
+// no text is under way.
 Result<ScheduledStep> next_step(BatchSchedule now, std::span<const ScheduledText> arrivals,
                                 const ScheduleLimits& limits);
 

@@ -20,6 +20,7 @@ struct AddedToken {
   int32_t id = 0;
   bool strips_left = false, strips_right = false;
   bool is_normalized = false;
+  bool is_special = false;  // no part of what a text says
 };
 
 class AddedTokens {

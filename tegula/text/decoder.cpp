@@ -184,6 +184,12 @@ std::string Decoder::apply(const Step& step, std::string text, bool is_first) {
   return text;
 }
 
+bool Decoder::is_byte(std::string_view name) const {
+  const auto falls_back = [](const Step& s) { return s.kind == Kind::kByteFallback; };
+  return name.size() == 6 && byte_of(std::string(name)).size() == 1 &&
+         std::any_of(steps_.begin(), steps_.end(), falls_back);
+}
+
 bool Decoder::minds_the_first() const {
   return std::any_of(steps_.begin(), steps_.end(), [](const Step& s) {
     return s.kind == Kind::kWordPiece || s.kind == Kind::kJoin ||

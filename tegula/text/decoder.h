@@ -19,6 +19,8 @@ class Decoder {
  public:
   static Result<Decoder> read(const Json* decoder);  // null pointer or JSON's null: none
   std::string text(std::string_view name, bool is_first) const;
+  // Whether the name stands for a byte: "<0xE9>", where there is ByteFallback.
+  bool is_byte(std::string_view name) const;
   // Whether the first token of a text may be another than text(name, false).
   bool minds_the_first() const;
   // How much of a whole text's beginning goes.

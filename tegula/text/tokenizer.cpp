@@ -36,8 +36,9 @@ Result<const TokenizerKind*> kind_of(const TokenizerFile& file) {
 Tokenizer::Tokenizer(std::string_view kind, Vocabulary vocabulary)
     : kind_(kind), tokens_(std::move(vocabulary.tokens)), model_(std::move(vocabulary.model)) {}
 
-Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
-  std::vector<int32_t> ids = before_;
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool adds) const {
+  std::vector<int32_t> ids;
+  if (adds) ids = before_;
   const auto encode_normalized = [&](std::string_view part, bool is_first) -> Status {
     if (added_.empty(true)) return model_->encode(part, is_first, ids);
     for (const AddedTokens::Piece& p : added_.split(part, true)) {
@@ -62,7 +63,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
         TEGULA_TRY(encode_part(p.text, p.text.data() == text.data()));
     }
   }
-  ids.insert(ids.end(), behind_.begin(), behind_.end());
+  if (adds) ids.insert(ids.end(), behind_.begin(), behind_.end());
   return ids;
 }
 
@@ -71,16 +72,21 @@ std::string_view Tokenizer::token(int32_t id) const {
                                       : kReplacement;
 }
 
+std::string Tokenizer::first_token(int32_t id) const {
+  if (forms_ != nullptr && !forms_->names.empty() && id >= 0 && id < vocab_size())
+    return forms_->decoder.text(forms_->names[static_cast<size_t>(id)], true);
+  return std::string(token(id));
+}
+
+size_t Tokenizer::stripped(std::string_view text) const {
+  return forms_ != nullptr ? forms_->decoder.stripped(text) : 0;
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const int32_t id = ids[i];
-    if (i == 0 && forms_ != nullptr && !forms_->names.empty() && id >= 0 && id < vocab_size())
-      text += forms_->decoder.text(forms_->names[static_cast<size_t>(id)], true);
-    else
-      text += token(id);
-  }
-  if (forms_ != nullptr) text.erase(0, forms_->decoder.stripped(text));
+  for (size_t i = 0; i < ids.size(); ++i)
+    i == 0 ? text += first_token(ids[i]) : text += token(ids[i]);
+  text.erase(0, stripped(text));
   return text;
 }
 

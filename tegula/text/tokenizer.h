@@ -45,12 +45,20 @@ class Tokenizer {
   static Result<Tokenizer> train(std::string_view name, std::string_view text);
   static Result<Tokenizer> load(const std::string& directory);
 
-  Result<std::vector<int32_t>> encode(std::string_view text) const;
+  // `adds`: with the ids that a loaded one puts around every text; a chat's template writes its
+  // own.
+  Result<std::vector<int32_t>> encode(std::string_view text, bool adds = true) const;
   // Ids outside the vocabulary (a model may be padded to more) decode to U+FFFD.
   std::string decode(std::span<const int32_t> ids) const;
-  // The bytes of one id behind others; may be a part of a character: see showable_bytes() in
-  // utf8.h.
+  // The bytes of one id behind others; may be a part of a character: see detokenizer.h.
   std::string_view token(int32_t id) const;
+  // Those of the first id of a text, and how much of a text's beginning decode() takes away.
+  std::string first_token(int32_t id) const;
+  size_t stripped(std::string_view text) const;
+  // Whether it stands for a byte where the vocabulary lacks a character (<0xE9>); whether the files
+  // call it special: no part of what is said.
+  bool is_byte(int32_t id) const { return has(is_byte_, id); }
+  bool is_special(int32_t id) const { return has(is_special_, id); }
   int64_t vocab_size() const { return static_cast<int64_t>(tokens_.size()); }
   // bytes, chars, bpe:N: a row of the table of kinds (tokenizer_kind.h).
   std::string_view kind() const { return kind_; }
@@ -71,6 +79,10 @@ class Tokenizer {
   std::vector<int32_t> before_, behind_;    // ids around every text
   std::shared_ptr<const TextForms> forms_;  // of a loaded one: its normaliser and decoder
   std::vector<std::pair<std::string, std::string>> loaded_files_;
+  static bool has(const std::vector<bool>& marks, int32_t id) {
+    return id >= 0 && static_cast<size_t>(id) < marks.size() && marks[static_cast<size_t>(id)];
+  }
+  std::vector<bool> is_byte_, is_special_;  // by id, of a loaded one
 };
 
 }  // namespace tegula

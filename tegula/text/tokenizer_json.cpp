@@ -59,7 +59,8 @@ Result<std::vector<AddedToken>> read_added(const Json* list, const Ids& ids,
     const bool is_normalized =
         normalized != nullptr ? is_true(normalized) : !is_true(t.find("special"));
     tokens.push_back({is_normalized ? normalizer.apply(content) : content, ids.at(content),
-                      is_true(t.find("lstrip")), is_true(t.find("rstrip")), is_normalized});
+                      is_true(t.find("lstrip")), is_true(t.find("rstrip")), is_normalized,
+                      is_true(t.find("special"))});
   }
   return tokens;
 }
@@ -133,10 +134,16 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string
   Vocabulary vocabulary{{}, TEGULA_TRY(kind->read(file))};
   // As text they are what was looked for.
   for (const AddedToken& t : added) file.names[static_cast<size_t>(t.id)] = t.content;
-  for (const std::string& name : file.names)
+  std::vector<bool> are_bytes;
+  for (const std::string& name : file.names) {
     vocabulary.tokens.push_back(forms->decoder.text(name, false));
+    are_bytes.push_back(forms->decoder.is_byte(name));
+  }
   if (forms->decoder.minds_the_first()) forms->names = std::move(file.names);
   Tokenizer t(kind->name, std::move(vocabulary));
+  t.is_byte_ = std::move(are_bytes), t.is_special_.resize(t.tokens_.size());
+  for (const AddedToken& each : added)
+    t.is_special_[static_cast<size_t>(each.id)] = each.is_special;
   t.added_ = AddedTokens(std::move(added)), t.forms_ = std::move(forms);
   t.before_ = std::move(around.before), t.behind_ = std::move(around.behind);
   return t;

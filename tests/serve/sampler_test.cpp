@@ -147,6 +147,107 @@ TEST(Sampler, TiesAtTheEdgeOfAFilter) {
   EXPECT_EQ(kept({-1, 0, 0, -1, 0}, {.top_k = 2}), (Kept{0, 1, 1, 0, 0}));
 }
 
+std::vector<int32_t> kept_tokens(const std::vector<float>& logits, const SamplerConfig& c,
+                                 const TokensBefore& before = {}) {
+  std::vector<int32_t> kept;
+  double total = 0;
+  for (const auto& [token, p] : distribution(logits, c, before)) {
+    kept.push_back(token);
+    total += p;
+  }
+  EXPECT_NEAR(total, 1, 1e-12);
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+using Tokens = std::vector<int32_t>;
+
+// Probabilities 1/2, 1/4, 1/8, 1/8.
+const std::vector<float> kHalves = {std::log(4.0f), std::log(2.0f), 0, 0};
+
+TEST(Sampler, MinPKeepsWhatIsNearTheLikeliest) {
+  EXPECT_EQ(kept_tokens(kHalves, {.min_p = 1}), (Tokens{0}));
+  EXPECT_EQ(kept_tokens(kHalves, {.min_p = 0.49}), (Tokens{0, 1}));
+  EXPECT_EQ(kept_tokens(kHalves, {.min_p = 0.51}), (Tokens{0}));
+  EXPECT_EQ(kept_tokens(kHalves, {.min_p = 0.24}), (Tokens{0, 1, 2, 3}));
+  // At twice the temperature a token has the root of its share.
+  EXPECT_EQ(kept_tokens(kHalves, {.temperature = 2, .min_p = 0.7}), (Tokens{0, 1}));
+  EXPECT_EQ(kept_tokens(kHalves, {.top_k = 1, .min_p = 0.1}), (Tokens{0}));
+}
+
+// The entropy is 1.75 bits; the tokens' information is 1, 2, 3 and 3.
+TEST(Sampler, TypicalKeepsWhatIsNearTheEntropy) {
+  EXPECT_EQ(kept_tokens(kHalves, {.typical_p = 0.2}), (Tokens{1}));
+  EXPECT_EQ(kept_tokens(kHalves, {.typical_p = 0.3}), (Tokens{0, 1}));
+  EXPECT_EQ(kept_tokens(kHalves, {.typical_p = 0.8}), (Tokens{0, 1, 2}));
+  EXPECT_EQ(kept_tokens(kHalves, {.typical_p = 0.99}), (Tokens{0, 1, 2, 3}));
+  EXPECT_EQ(kept_tokens(kHalves, {.typical_p = 0}), (Tokens{1}));
+  EXPECT_EQ(kept_tokens({INFINITY, 0, NAN}, {.typical_p = 0.5}), (Tokens{0}));
+}
+
+TEST(Sampler, PenaltiesAndBiasesChangeLogits) {
+  const std::vector<float> logits = {2, -2, 1, 0};
+  const Tokens text = {0, 1, 2, 2};
+  const TokensBefore before{text, 2};  // 0 and 1 are the prompt's
+  const auto greedy = [&](SamplerConfig c) {
+    c.temperature = 0;
+    return sample(logits, c, 0, before);
+  };
+  EXPECT_EQ(greedy({}), 0);
+  EXPECT_EQ(greedy({.repetition_penalty = 1.9}), 0);  // 1.05, -3.8, .53
+  EXPECT_EQ(greedy({.repetition_penalty = 0.4}), 0);  // 5, -.8, 2.5
+  EXPECT_EQ(greedy({.bias = {{3, 2.5}}}), 3);
+  EXPECT_EQ(greedy({.repetition_penalty = 2, .bias = {{0, -1.5}}}), 2);
+  EXPECT_EQ(greedy({.frequency_penalty = -0.4}), 0);  // 2 has .8 more
+  EXPECT_EQ(greedy({.frequency_penalty = -0.6}), 2);  // 1.2 more
+  EXPECT_EQ(greedy({.presence_penalty = -0.9}), 0);
+  EXPECT_EQ(greedy({.presence_penalty = -1.1}), 2);
+  // What is penalised is the text's, but for repetition.
+  const auto p = [&](const SamplerConfig& c, int32_t token) {
+    for (const auto& [t, x] : distribution(logits, c, before))
+      if (t == token) return x;
+    return 0.0;
+  };
+  EXPECT_NEAR(p({.frequency_penalty = 0.5}, 0) / p({.frequency_penalty = 0.5}, 2), std::exp(2.0),
+              1e-6);
+  EXPECT_NEAR(p({.presence_penalty = 0.5}, 0) / p({.presence_penalty = 0.5}, 2), std::exp(1.5),
+              1e-6);
+  EXPECT_NEAR(p({.repetition_penalty = 2}, 0) / p({.repetition_penalty = 2}, 1), std::exp(5.0),
+              1e-4);
+  // Tokens beyond the logits are nobody's.
+  const Tokens far = {99, -1};
+  EXPECT_EQ(
+      sample(logits, {.temperature = 0, .repetition_penalty = 2, .bias = {{99, 5}}}, 0, {far, 0}),
+      0);
+}
+
+// Whatever is left out, what is kept is what sample() draws, at its rates.
+TEST(Sampler, DrawsFromTheDistributionThatItSays) {
+  const std::vector<float> logits = {0.3f, 2.0f, -1.0f, 1.2f, 0.9f, 0.31f, -0.5f, 1.7f, 1.1f};
+  const int n = 20000;
+  for (const SamplerConfig& c : {SamplerConfig{.seed = 3, .min_p = 0.3},
+                                 {.seed = 3, .typical_p = 0.6},
+                                 {.temperature = 1.5,
+                                 .top_k = 6,
+                                 .top_p = 0.9,
+                                 .seed = 4,
+                                 .min_p = 0.2,
+                                 .typical_p = 0.8}}) {
+    std::vector<int> counts(logits.size());
+    for (int i = 0; i < n; ++i)
+      ++counts[static_cast<size_t>(sample(logits, c, static_cast<uint64_t>(i)))];
+    double chi = 0;
+    const auto all = distribution(logits, c);
+    for (const auto& [token, p] : all) {
+      const double expected = n * p, got = counts[static_cast<size_t>(token)];
+      chi += std::pow(got - expected, 2) / expected;
+      counts[static_cast<size_t>(token)] = 0;
+    }
+    const double freedom = static_cast<double>(all.size()) - 1;
+    EXPECT_LE(chi, freedom + 6 * std::sqrt(2 * freedom));
+    EXPECT_EQ(std::count(counts.begin(), counts.end(), 0), static_cast<int>(counts.size()));
+  }
+}
+
 TEST(Sampler, DependsOnSeedAndPositionAlone) {
   const SamplerConfig c{.temperature = 2, .seed = 5};
   std::vector<int32_t> forward, backward(50);

@@ -60,11 +60,12 @@ void Context::carry(const std::string& name, Var next) {
 
 // All keys (or values) so far: the cache, in pages, with those of this call's tokens.
 Var Context::appended(const std::string& name, Var fresh) {
-  const auto& [count, size] = decoding->pages;
+  const auto& [count, size, kept] = decoding->pages;
   const int64_t heads = fresh.dim(2).bound(), d = fresh.dim(3).bound();
-  const Var rows = state(name, {count * size, heads, d}), slots = decoding->slots;
-  const Var stored =
-      scatter(rows, slots, reshape(fresh, {slots.dim(0), heads, d}), 0, ScatterMode::kSet);
+  const Type type{kept.value_or(dtype), {count * size, heads, d}};
+  const Var rows = b.param("cache." + name, type, Role::kState), slots = decoding->slots;
+  const Var row = cast(reshape(fresh, {slots.dim(0), heads, d}), type.dtype);
+  const Var stored = scatter(rows, slots, row, 0, ScatterMode::kSet);
   keep(name, stored);
   return reshape(stored, {count, size, heads, d});
 }
@@ -88,7 +89,8 @@ Var Context::attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOption
   v = appended(cat("v.", layer), v);
   o.seqlens_k = decoding->seqlens_k, o.block_table = decoding->block_table;
   o.cu_seqlens_q = decoding->cu_seqlens_q;
-  return attention(q, k, v, o).o;
+  // Attention computes in one dtype, which is the cache's: it reads the cache where it lies.
+  return cast(attention(cast(q, k.dtype()), k, v, o).o, q.dtype());
 }
 
 Var Context::positions(Var tokens) {

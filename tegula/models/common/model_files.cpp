@@ -34,6 +34,7 @@ class DirectoryFiles : public ModelFiles {
     return has(kGeneration) ? read(kGeneration) : TextFile{place(kGeneration), "{}"};
   }
   Result<TextFile> chat_template() const override;
+  Result<TextFile> special_tokens() const override;
   Result<std::vector<TextFile>> companions() const override;
 
  private:
@@ -62,6 +63,26 @@ Result<TextFile> DirectoryFiles::chat_template() const {
     return TextFile{path, *its};
   return invalid_argument(cat("'", path, "': chat_template is neither a text nor a list with one ",
                               "of the name \"default\""));
+}
+
+// transformers' special_tokens_map: each a text, or an object with a content; several in a list.
+Result<TextFile> DirectoryFiles::special_tokens() const {
+  Json all = Json::object();
+  const auto text_of = [](const Json& token) {
+    const Json* content = token.find("content");
+    return content != nullptr ? *content : token;
+  };
+  // The first of them that names a token is heard.
+  for (const char* name : {kTokenizerConfig, "special_tokens_map.json"}) {
+    if (!has(name)) continue;
+    const auto [path, text] = TEGULA_TRY(read(name));
+    const Json config = TEGULA_TRY(Json::parse(text, path));
+    for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                            "cls_token", "mask_token"})
+      if (const Json* token = config.find(key); token != nullptr && all.find(key) == nullptr)
+        if (const Json its = text_of(*token); its.as<std::string>() != nullptr) all.set(key, its);
+  }
+  return TextFile{place(kTokenizerConfig), all.dump()};
 }
 
 Result<std::vector<TextFile>> DirectoryFiles::companions() const {
