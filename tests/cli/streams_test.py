@@ -17,7 +17,7 @@ def run_bytes(*arguments, **options):
 
 
 class Text(CliTest):
-    """A model of bytes, untrained: at a high temperature it writes each of the 256."""
+    """A model of bytes, untrained: at a high temperature it draws each of the 256."""
 
     def setUp(self):
         super().setUp()
@@ -34,16 +34,21 @@ class Text(CliTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)[0]
 
-    def test_all_bytes_come_out(self):
+    def test_all_characters_come_out(self):
         flags = ("--max-tokens", 390, "--temperature", 80, "--seed", 5)
         alone = self.generate("--prompt", "K", *flags)
-        self.assertEqual(len(alone), 1 + 390 + 1)
+        drawn = json.loads(self.generate("--prompt", "K", *flags, "--logprobs", 0, "--json"))["log_probabilities"]
+        # Bytes that make no character are U+FFFD, as the decoder of Python has them.
+        written = b"K" + bytes(each["id"] for each in drawn) + b"\n"
+        self.assertEqual(alone.decode(), written.decode(errors="replace"))
         self.assertIn(0, alone)
+        self.assertIn("\ufffd", alone.decode())
         self.assertEqual(self.generate("--prompts", "-", *flags, input=b"K\n"), alone)
         two = self.generate("--prompts", "-", *flags, "--batch", 2, input=b"K\nK")
         self.assertEqual(two, alone + b"---------------\n" + alone)
         twice = self.generate("--prompt", "K", *flags, "--samples", 2)
-        self.assertEqual(len(twice), 2 * len(alone) + len(b"---------------\n"))
+        again = self.generate("--prompt", "K", *flags[:-1], 6)
+        self.assertEqual(twice, alone + b"---------------\n" + again)
 
     def test_prompts_have_all_their_bytes(self):
         every = bytes(b for b in range(256) if b not in b"\r\n")

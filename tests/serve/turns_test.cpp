@@ -1,7 +1,6 @@
 // Turns of a chat: what the cache holds of one is kept for the next, which has the bits of one that
 // is read anew.
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <atomic>
