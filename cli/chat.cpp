@@ -15,7 +15,7 @@ constexpr const char* kHelp =
     "A line that ends in \\ goes on with the next; \"\"\" begins and ends a message of several.\n";
 
 struct Options : TextOptions {
-  int64_t max_tokens = 0;
+  int64_t max_tokens = 0, context = 0;
 };
 
 // A line of standard input without its end; false: there is none.
@@ -59,22 +59,27 @@ Json message_of(const char* role, std::string_view content) {
   return Json::object({{"role", role}, {"content", content}});
 }
 
+int64_t context_of(const Generator& g, const Options& o) {
+  return o.context > 0 ? std::min(o.context, g.config().max_seqlen) : g.config().max_seqlen;
+}
+
 // The answer to the messages, printed as it comes.
 Result<std::string> answer(Generator& g, const ChatPrompts& chat, const Json::Array& messages,
                            const Options& o, const GenerateEnd& end) {
   const std::vector<int32_t> ids = TEGULA_TRY(chat.ids(Json(messages)));
-  const auto n = static_cast<int64_t>(ids.size()), context = g.config().max_seqlen;
+  const auto n = static_cast<int64_t>(ids.size()), context = context_of(g, o);
   if (n > context)
-    return invalid_argument(cat("the conversation has ", n, " tokens and the model's context is ",
-                                context, ": /reset begins a new one"));
+    return invalid_argument(cat("the conversation has ", n, " tokens and its context is ", context,
+                                ": /reset begins a new one"));
   std::string text;
   const auto emit = [](void* to, std::string_view piece) {
     *static_cast<std::string*>(to) += piece;
     print_text(piece);
     std::fflush(stdout);
   };
-  TextRequest request{"", o.max_tokens > 0 ? o.max_tokens : context - n + 1, o.sampler, emit,
-                      &text};
+  TextRequest request{"",
+                      o.max_tokens > 0 ? std::min(o.max_tokens, context - n + 1) : context - n + 1,
+                      o.sampler, emit, &text};
   request.ids = ids, request.is_turn = true;
   GenerateStats stats;
   BatchStats all;
@@ -84,8 +89,7 @@ Result<std::string> answer(Generator& g, const ChatPrompts& chat, const Json::Ar
   const auto rate = [](int64_t tokens, double ms) {
     return static_cast<int64_t>(static_cast<double>(tokens) * 1e3 / std::max(ms, 1e-3));
   };
-  const bool is_full =
-      stats.ended == Ended::kContext || (o.max_tokens == 0 && stats.ended == Ended::kMaxTokens);
+  const bool is_full = stats.ended == Ended::kContext || n + stats.new_tokens > context;
   print_note(cat(n, " tokens, ", stats.kept_tokens, " of them in the cache, read at ",
                  rate(n - stats.kept_tokens, all.prefill_ms), " a second; ", stats.new_tokens,
                  " new at ", rate(stats.new_tokens, all.decode_ms), " a second",
@@ -96,7 +100,10 @@ Result<std::string> answer(Generator& g, const ChatPrompts& chat, const Json::Ar
 Status run(const Options& o) {
   const auto g = TEGULA_TRY(open_model(o));
   const ChatPrompts chat = TEGULA_TRY(open_chat(*g, o));
-  TEGULA_TRY(prepare(*g, o, {}, true));
+  if (o.context > g->config().max_seqlen)
+    return invalid_argument(
+        cat("--context ", o.context, ": the model's is ", g->config().max_seqlen));
+  TEGULA_TRY(prepare(*g, o, {.longest = context_of(*g, o)}, true));
   GenerateEnd end{.overflow = Overflow::kStop,
                   .stop = o.stop,
                   .at_end_of_text = !o.ignore_eos,
@@ -139,6 +146,10 @@ void add_chat(const Command& app, int& exit_code) {
   add_chat_flags(cmd, o);
   whole(cmd.add_option("--max-tokens", o.max_tokens,
                        "How long an answer may be; 0: as the context allows"),
+        0);
+  whole(cmd.add_option(
+            "--context", o.context,
+            "Tokens of a conversation, for which there is a cache; 0: the model's context"),
         0);
   add_sampling(cmd, o);
   cmd.callback([&exit_code, cmd] {

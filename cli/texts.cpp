@@ -166,10 +166,11 @@ Result<int64_t> prepare(Generator& g, const TextOptions& o, RunnerOptions r, boo
   r.mode = is_fast ? Mode::kFast : Mode::kExact;
   if (o.device == "cuda") r.device = TEGULA_TRY(open_device());
   r.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
-  const int64_t bytes = TEGULA_TRY(cache_bytes(g.config(), r));
+  const int64_t bytes = TEGULA_TRY(g.cache_bytes(r));
   if (says_cache || !o.cache_dtype.empty() || bytes >= kManyBytes)
-    print_note(cat("the cache takes ", bytes, " bytes", ": ", o.batch, " x ", g.config().max_seqlen,
-                   " tokens in ", o.cache_dtype.empty() ? o.dtype : o.cache_dtype));
+    print_note(cat("the cache takes ", bytes, " bytes: ", o.batch, " x ",
+                   r.longest > 0 ? r.longest : g.longest(), " tokens in ",
+                   o.cache_dtype.empty() ? o.dtype : o.cache_dtype));
   TEGULA_TRY(g.prepare(r));
   for (const std::string& each : g.notes) print_note(each);
   return bytes;

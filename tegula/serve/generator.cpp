@@ -76,11 +76,21 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   return g;
 }
 
+RunnerOptions Generator::completed(const RunnerOptions& options) const {
+  RunnerOptions o = options;
+  o.dtype = dtype_;
+  if (o.longest == 0) o.longest = longest();
+  return o;
+}
+
+Result<int64_t> Generator::cache_bytes(const RunnerOptions& options) const {
+  return tegula::cache_bytes(config_, completed(options));
+}
+
 Status Generator::prepare(const RunnerOptions& options) {
   const auto start = Clock::now();
-  RunnerOptions o = options;
-  o.dtype = dtype_, caches_ = o.caches;
-  if (o.longest == 0) o.longest = longest_ > 0 ? longest_ : config_.max_seqlen;
+  const RunnerOptions o = completed(options);
+  caches_ = o.caches;
   if (std::string note = note_on_rotary(config_, o.longest); !note.empty())
     notes.push_back(std::move(note));
   runner_ = TEGULA_TRY(Runner::create(files_, config_, o));

@@ -79,10 +79,15 @@ class Generator {
   static Result<std::unique_ptr<Generator>> open(const std::string& path,
                                                  DType dtype = DType::kF32);
   Status prepare(const RunnerOptions& options);
+  // Tokens that a text may reach, of those asked about before prepare(); without any, the
+  // context's.
+  int64_t longest() const { return longest_ > 0 ? longest_ : config_.max_seqlen; }
+  // What prepare() will take for the cache.
+  Result<int64_t> cache_bytes(const RunnerOptions& options) const;
   // Tells what a request will meet: an error if nothing can come of it; a line for people if the
   // context will not hold it; else "".
-  // The longest text that was asked about before prepare() decides LongRoPE's angles; without any,
-  // the context does.
+  // The longest text that was asked about before prepare() decides LongRoPE's angles and what the
+  // cache holds; without any, the context does.
   Result<std::string> check(std::string_view prompt, int64_t max_tokens, Overflow overflow);
   Result<std::string> check(std::span<const int32_t> prompt, int64_t max_tokens, Overflow overflow);
 
@@ -110,6 +115,7 @@ class Generator {
  private:
   struct Text;
   struct Made;
+  RunnerOptions completed(const RunnerOptions& options) const;
   Result<Text> begin(const TextRequest& request, GenerateStats& stats, const GenerateEnd& end);
   ScheduledText arrival(const Text& text, int64_t id) const;
   Status admit(Made& made, const GenerateEnd& end);

@@ -14,7 +14,8 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   Builder b(module, name);
   Context c(b, config);
   c.dtype = dtype, c.longest = shape.longest;
-  const int64_t pages = (config.max_seqlen + shape.pages.size - 1) / shape.pages.size;
+  int64_t pages = shape.pages_of_text;
+  if (pages == 0) pages = (config.max_seqlen + shape.pages.size - 1) / shape.pages.size;
   const auto ints = [&](const char* of, const Shape& s) { return b.param(of, {DType::kI32, s}); };
   const Shape row = shape.is_one_each ? Shape{shape.tokens, 1} : Shape{1, shape.tokens};
   const Var tokens = ints("tokens", row);
@@ -43,12 +44,13 @@ Runner::Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& confi
     : files_(std::move(files)),
       config_(config),
       options_(options),
-      pages_of_text_((config.max_seqlen + kPageSize - 1) / kPageSize),
+      pages_of_text_(pages_of_text(config, options)),
       rank_(options.device ? std::make_unique<Rank>(*options.device)
                            : std::make_unique<Rank>(options.threads)),
       store_(*rank_) {
   if (options_.chunk == 0)
-    options_.chunk = config.max_seqlen * (options_.caches ? 1 : options_.batch);
+    options_.chunk = std::min(pages_of_text_ * kPageSize, config.max_seqlen) *
+                     (options_.caches ? 1 : options_.batch);
   const auto t = static_cast<size_t>(std::max(most_read(), options_.batch));
   const auto n = static_cast<size_t>(options_.batch);
   tokens_.resize(t), slots_.resize(t), positions_.resize(t);
@@ -58,9 +60,16 @@ Runner::Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& confi
   best_.resize(n), lse_.resize(n);
 }
 
+// On a device kernels may cut keys by the bound: there all texts have the context's.
+int64_t pages_of_text(const ModelConfig& config, const RunnerOptions& options) {
+  const bool is_less = options.longest > 0 && options.device == nullptr;
+  const int64_t most = is_less ? std::min(options.longest, config.max_seqlen) : config.max_seqlen;
+  return (most + kPageSize - 1) / kPageSize;
+}
+
 Result<int64_t> cache_bytes(const ModelConfig& config, const RunnerOptions& options) {
   Module module;
-  const int64_t pages = (config.max_seqlen + kPageSize - 1) / kPageSize * options.batch;
+  const int64_t pages = pages_of_text(config, options) * options.batch;
   const DecodingShape shape{.pages = {pages, kPageSize, options.cache_dtype}};
   const FuncId f = TEGULA_TRY(build_decoding(module, config, "decode", shape, options.dtype));
   int64_t bytes = 0;
@@ -119,6 +128,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   const int64_t batch = options_.batch;
   DecodingShape shape{.is_one_each = is_one_each,
                       .pages = {n_pages(), kPageSize, options_.cache_dtype},
+                      .pages_of_text = pages_of_text_,
                       .finds_best = finds_best(),
                       .has_lse = options_.has_lse,
                       .longest = options_.longest};

@@ -45,9 +45,10 @@ struct DecodingShape {
   Dim tokens = 1, texts = 1;
   bool is_one_each = true;
   CachePages pages;
-  bool finds_best = false;  // also the result best [n]: each row's largest logit
-  bool has_lse = false;     // also the result lse [n]: log of the sum of exp of each row's logits
-  int64_t longest = 0;      // tokens that a text may reach; 0: the context
+  int64_t pages_of_text = 0;  // at most; 0: those of the context
+  bool finds_best = false;    // also the result best [n]: each row's largest logit
+  bool has_lse = false;       // also the result lse [n]: log of the sum of exp of each row's logits
+  int64_t longest = 0;        // tokens that a text may reach; 0: the context
 };
 // Adds it to the module; tokens, [n, 1] or [1, t], and the parameters that Decoding names -> logits
 // [n, vocab].
@@ -55,7 +56,9 @@ struct DecodingShape {
 Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
                               const DecodingShape& shape, DType dtype = DType::kF32);
 
-// What the states that a decoding function carries take: for the cache, of so many tokens.
+// Pages that a text may have: of the tokens that it may reach, or of the context.
+int64_t pages_of_text(const ModelConfig& config, const RunnerOptions& options);
+// What the states that a decoding function carries take, the cache above all.
 Result<int64_t> cache_bytes(const ModelConfig& config, const RunnerOptions& options);
 
 class Runner {

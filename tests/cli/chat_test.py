@@ -102,6 +102,11 @@ class Chat(CliTest):
         done = self.chat("abc\n" + "abc" * 20 + "\n", "--max-tokens", 3)
         self.expect_error(done, INPUT, "66 tokens", "context is 40", "/reset", lines_before=True)
         self.assertEqual(done.stdout, "abc\n")
+        done = self.expect_ok(self.chat("abc\n", "--context", 10))
+        self.assertEqual(len(done.stdout), 10 - 3 + 1 + 1)
+        self.assertIn("1 x 10 tokens in f32", done.stderr)
+        self.assertIn("the context is full", done.stderr)
+        self.expect_error(self.chat("abc\n", "--context", 41), INPUT, "--context 41", "is 40")
         done = self.expect_ok(self.chat("abc\n"))  # up to the end of the context
         self.assertEqual(len(done.stdout), 40 - 3 + 1 + 1)
         self.assertIn("the context is full", done.stderr)
@@ -174,7 +179,7 @@ class Chat(CliTest):
             done = self.expect_ok(self.generate("--prompt", "ab", "--max-tokens", 30, "--cache-dtype", dtype, "--json"))
             half = json.loads(done.stdout)
             self.assertEqual((half["text"], half["cache_bytes"]), (whole["text"], whole["cache_bytes"] // 2))
-            self.assertIn(f"the cache takes {half['cache_bytes']} bytes: 1 x 40 tokens in {dtype}", done.stderr)
+            self.assertIn(f"the cache takes {half['cache_bytes']} bytes: 1 x 32 tokens in {dtype}", done.stderr)
             self.assertLess(half["peak_bytes"], whole["peak_bytes"])
 
     def test_text_is_utf8_whatever_tokens_are(self):

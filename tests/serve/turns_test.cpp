@@ -129,6 +129,18 @@ TEST(Turns, AStateGoesOnOrBeginsAnew) {
   expect_equal(third, take_turn(*anew, ids, 3, false));
 }
 
+// The cache is as large as the longest text that is asked for, and no bit depends on that.
+TEST(CacheSize, ChangesNoBits) {
+  const std::vector<int32_t> ids(70, 'k');
+  const Turn whole = take_turn(*open("llama"), ids, 9);
+  for (const int64_t longest : {79, 100, 1000}) {
+    RunnerOptions o{.longest = longest};
+    auto g = open("llama", o);
+    EXPECT_EQ(g->cache_bytes(o).value(), 2 * 2 * (longest == 1000 ? 256 : 128) * 2 * 8 * 4);
+    expect_equal(take_turn(*g, ids, 9), whole);
+  }
+}
+
 // Keys and values in another dtype: half the bytes, nearly the same log-probabilities.
 TEST(CacheDtype, TakesFewerBytesAndHardlyChangesAnything) {
   const std::vector<int32_t> ids(150, 'k');
