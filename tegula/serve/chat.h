@@ -1,7 +1,8 @@
 // ChatPrompts: the ids of a prompt, of a chat's messages, by a model's template.
 //
 // The template sees what transformers gives it: messages, add_generation_prompt, tools and
-// documents (none, unless they are given), the texts of special tokens, and further variables.
+// documents (none, unless they are given), the texts of special tokens, and further variables; what
+// a message says of its reasoning has all the names that templates read.
 // Its text is encoded as it is: special tokens are those that the template writes.
 // Errors: kInvalidArgument where neither the model has a template nor one is given, and for
 // messages that are no list of objects; those of ChatTemplate and Tokenizer.

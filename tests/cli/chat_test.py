@@ -117,6 +117,11 @@ class Chat(CliTest):
         self.assertEqual(self.result(*flags, self.write("c.json", json.dumps(chat)))["text"], "bca")
         whole = self.write("c.json", json.dumps({"messages": chat, "tail": "b"}))
         self.assertEqual(self.result(*flags, whole)["text"], "cab")
+        # A message's reasoning is found by the names that templates have for it.
+        self.write("t.jinja", "{{ messages[0].reasoning_content }}{{ messages[0].thinking }}")
+        for name in ("reasoning_content", "thinking", "reasoning"):
+            chat = self.write("r.json", json.dumps([{"role": "assistant", name: "ab", "content": "x"}]))
+            self.assertEqual(self.result(*flags, chat)["text"], "cab")
         for bad, words in (("[", "not valid JSON"), ("[]", "list of messages"), ("{}", "list of messages"), ("[5]", "message 1")):
             self.expect_error(self.generate(*flags, self.write("c.json", bad)), INPUT, words)
         self.expect_error(self.generate(*flags, whole, "--chat"), USAGE, "--chat")

@@ -67,5 +67,5 @@ def test_any_ids_are_the_librarys_text(name, tmp_path):
     rows = [[draw.choice(short) if draw.random() < .7 else draw.randrange(len(names)) for _ in range(draw.randrange(12))]
             for _ in range(N_TEXTS)]
     decoded = theirs.decode_batch(rows, skip_special_tokens=False)
-    for ids, text, ours in zip(rows, decoded, streamed(tmp_path, rows), strict=True):
-        assert ours == text, ids
+    for ids, expected, ours in zip(rows, decoded, streamed(tmp_path, rows), strict=True):
+        assert ours == expected, ids
