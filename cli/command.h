@@ -16,6 +16,8 @@ void add_encode(const Command& app, int& exit_code);
 void add_grad(const Command& app, int& exit_code);
 void add_ops(const Command& app, int& exit_code);
 void add_models(const Command& app, int& exit_code);
+void add_info(const Command& app, int& exit_code);
+void add_convert(const Command& app, int& exit_code);
 void add_completion(const Command& app, int& exit_code);
 void add_tune(const Command& app, int& exit_code);
 void add_plan(const Command& app, int& exit_code);

@@ -393,6 +393,11 @@ Result<std::string> resolve_model_directory(const std::string& path, Check check
   }
   if (path_exists(join_path(path, kConfigFile))) return path;
   if (!path_exists(path)) return file_error("open", path, ENOENT);
+  const auto names = list_directory(path);
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
+    if (name.ends_with(".gguf"))
+      return invalid_argument(cat("'", path, "' is no model, but the file in it is: give '",
+                                  join_path(path, name), "'"));
   return invalid_argument(
       cat("'", path, "' is no model: it has neither checkpoints/ nor ", kConfigFile));
 }

@@ -206,6 +206,21 @@ Status replace_link(const std::string& path, const std::string& target) {
   return publish(temporary, path);
 }
 
+Unpublished::Unpublished(const std::string& path) : path_(path), temporary_(sibling(path)) {}
+
+Unpublished::~Unpublished() {
+  if (!temporary_.empty()) static_cast<void>(remove_tree(temporary_));
+}
+
+Status Unpublished::publish() {
+  const std::string from = std::exchange(temporary_, "");
+  if (Status s = tegula::publish(from, path_); !s.ok()) {
+    static_cast<void>(remove_tree(from));
+    return s;
+  }
+  return {};
+}
+
 Status sync_directory(const std::string& path) {
   Fd directory(open_file(path, O_RDONLY | O_DIRECTORY));
   if (directory.fd < 0) return file_error("open", path, errno);
@@ -259,6 +274,11 @@ Result<std::vector<std::string>> list_directory(const std::string& path) {
 bool path_exists(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
+}
+
+bool is_regular_file(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

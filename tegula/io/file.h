@@ -38,9 +38,24 @@ Status make_directories(const std::string& path);
 Status remove_tree(const std::string& path);
 // Names in a directory without "." and "..", sorted by byte.
 Result<std::vector<std::string>> list_directory(const std::string& path);
-bool path_exists(const std::string& path);  // follows links
+bool path_exists(const std::string& path);      // follows links
+bool is_regular_file(const std::string& path);  // likewise
 std::string join_path(std::string_view directory, std::string_view name);
 std::string parent_path(std::string_view path);  // "." when there is none
+
+// A file or a directory that gets its name once it is complete.
+class Unpublished {
+ public:
+  explicit Unpublished(const std::string& path);
+  Unpublished(const Unpublished&) = delete;
+  ~Unpublished();  // removes it, unless it was published
+  const std::string& temporary() const { return temporary_; }
+  // Renames it, durably.
+  Status publish();
+
+ private:
+  std::string path_, temporary_;
+};
 
 // A new file, written front to back through a buffer, hashed on the way. Without finish() the
 // file stays as far as it got: its owner removes it.
@@ -58,6 +73,7 @@ class OutputFile {
     uint64_t n_bytes = 0;
     std::string sha256;  // 64 hex digits
   };
+  uint64_t n_bytes() const { return n_bytes_; }  // so far
   // Flushes, fsyncs and closes; the size and the SHA-256 of what was written.
   Result<Digest> finish();
 

@@ -249,6 +249,11 @@ Error in_file(const std::string& path, std::string_view bytes, Error error) {
 
 Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
                          const Metadata& metadata) {
+  return write_safetensors(out, tensors, metadata, nullptr);
+}
+
+Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
+                         const Metadata& metadata, TensorSource* source) {
   for (const NamedTensor& t : tensors)
     if (!t.parts.empty()) TEGULA_TRY(check_parts(t));
   const auto order = TEGULA_TRY(file_order(tensors));
@@ -261,7 +266,11 @@ Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
   TEGULA_TRY(out.write(&n, sizeof n));
   TEGULA_TRY(out.write(header));
   for (const NamedTensor* t : order) {
-    if (!t->parts.empty())
+    if (source != nullptr) {
+      const uint64_t begin = out.n_bytes();
+      TEGULA_TRY(source->write(t->name, out));
+      TEGULA_CHECK(out.n_bytes() - begin == n_bytes_of(t->tensor), t->name);
+    } else if (!t->parts.empty())
       TEGULA_TRY(write_parts(out, *t));
     else if (t->tensor.is_contiguous())
       TEGULA_TRY(out.write(t->tensor.data, n_bytes_of(t->tensor)));

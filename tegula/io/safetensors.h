@@ -24,7 +24,7 @@
 
 #include "tegula/base/box.h"
 #include "tegula/base/memory.h"
-#include "tegula/io/file.h"
+#include "tegula/io/tensor_source.h"
 
 namespace tegula {
 
@@ -54,6 +54,9 @@ inline const Metadata& default_metadata() {
 // their tensor, overlap, have another dtype or shape than they say, or leave elements out.
 Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
                          const Metadata& metadata = default_metadata());
+// The same of tensors without data, whose bytes `source` gives.
+Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
+                         const Metadata& metadata, TensorSource* source);
 // Writes and syncs the file at `path`; not atomic.
 Status write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                          const Metadata& metadata = default_metadata());

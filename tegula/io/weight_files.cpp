@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 
 namespace tegula {
@@ -29,7 +30,7 @@ constexpr Instead kInsteads[] = {
     {"consolidated", ".safetensors",
      "whose tensors have the names of Mistral's own programs: get the model.safetensors files"},
     {"", ".pth", kPickle},
-    {"", ".gguf", "which is not read yet: get the model's safetensors files"},
+    {"", ".gguf", "which is a model of its own: give its path, not the directory's"},
     {"tf_model", ".h5", "TensorFlow's: get the model's safetensors files"},
     {"flax_model", ".msgpack", "Flax's: get the model's safetensors files"},
     {"model", ".safetensors",
@@ -96,7 +97,7 @@ Status WeightFiles::open_shards(const std::string& directory) {
                                     ", which does not have it: copy the checkpoint again"));
     for (const NamedTensor& t : shard->tensors())
       if (const Found other = find(t.name); other.tensor != nullptr)
-        return invalid_argument(cat("tensor ", t.name, " is both in '", *other.path, "' and in '",
+        return invalid_argument(cat("tensor ", t.name, " is both in '", other.path, "' and in '",
                                     shard->path(), "': keep the shards of one checkpoint only"));
     files_.push_back(std::move(*shard));
   }
@@ -117,10 +118,21 @@ Result<WeightFiles> WeightFiles::open(const std::string& directory) {
   return opened;
 }
 
+WeightFiles::WeightFiles(std::string path, std::vector<StoredTensor> tensors,
+                         std::shared_ptr<const void> holder)
+    : path_(std::move(path)), stored_(std::move(tensors)), holder_(std::move(holder)) {
+  std::sort(stored_.begin(), stored_.end(),
+            [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+}
+
 WeightFiles::Found WeightFiles::find(std::string_view name) const {
   for (const SafetensorsFile& file : files_)
-    if (const TensorRef* t = file.find(name)) return {t, &file.path()};
-  return {};
+    if (const TensorRef* t = file.find(name)) return {t, file.path()};
+  const auto at =
+      std::lower_bound(stored_.begin(), stored_.end(), name,
+                       [](const StoredTensor& t, std::string_view n) { return t.name < n; });
+  if (at == stored_.end() || at->name != name) return {};
+  return {&at->tensor, at->path, at->tensor.data == nullptr ? &*at : nullptr};
 }
 
 }  // namespace tegula

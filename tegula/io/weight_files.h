@@ -1,4 +1,5 @@
-// WeightFiles: the tensors of a model directory, in one safetensors file or in shards.
+// WeightFiles: the tensors of a model, in one safetensors file or in shards; or those of a GGUF
+// file by the names that the model has for them (models/gguf_files.h).
 //
 // One file: model.safetensors. Shards: model.safetensors.index.json, whose "weight_map" says which
 // file holds which tensor, as Hugging Face writes large models. Files are mapped, no value is read.
@@ -13,26 +14,40 @@
 #include <vector>
 
 #include "tegula/io/safetensors.h"
+#include "tegula/io/stored_tensor.h"
 
 namespace tegula {
 
 class WeightFiles {
  public:
   static Result<WeightFiles> open(const std::string& directory);
+  // Tensors that lie in a file which `holder` keeps mapped. No two have one name.
+  WeightFiles(std::string path, std::vector<StoredTensor> tensors,
+              std::shared_ptr<const void> holder);
 
   struct Found {
     const TensorRef* tensor = nullptr;  // null: no file has it
-    const std::string* path = nullptr;
+    std::string_view path = {};
+    const StoredTensor* stored = nullptr;  // null: it lies as the model has it
   };
   Found find(std::string_view name) const;
-  const std::vector<SafetensorsFile>& files() const { return files_; }
+  // Calls f(name, found) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    for (const SafetensorsFile& file : files_)
+      for (const NamedTensor& t : file.tensors()) f(std::string_view(t.name), find(t.name));
+    for (const StoredTensor& t : stored_) f(std::string_view(t.name), find(t.name));
+  }
   // The path that errors about the model as a whole name: the one file, or the index.
   const std::string& path() const { return path_; }
 
  private:
+  WeightFiles() = default;
   Status open_shards(const std::string& directory);
   std::string path_;
   std::vector<SafetensorsFile> files_;
+  std::vector<StoredTensor> stored_;  // by name
+  std::shared_ptr<const void> holder_;
 };
 
 }  // namespace tegula

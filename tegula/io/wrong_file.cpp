@@ -27,7 +27,7 @@ constexpr Magic kMagics[] = {
     {"\x28\xb5\x2f\xfd"sv, "compressed with zstd: unpack it with unzstd"},
     {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive: unpack it"},
     {"Rar!\x1a\x07"sv, "a RAR archive: unpack it"},
-    {"GGUF"sv, "a GGUF file under another name: get the model's safetensors files"},
+    {"GGUF"sv, "a GGUF file under another name: give its own path as the model"},
     {"\x89HDF\r\n\x1a\n"sv,
      "an HDF5 file, as TensorFlow writes them: get the model's safetensors files"},
     {"\x93NUMPY"sv, "a NumPy array: get the model's safetensors files"},

@@ -48,6 +48,11 @@ class ModelWeights {
   TensorRef mapped(std::string_view name, const Box& box, DType dtype) const;
   // The box, row-major, in the dtype of `to`.
   Status copy(std::string_view name, const Box& box, const TensorRef& to) const;
+  // The one tensor that is the weight, if it is read by rows (blocks, say); null: mapped() or
+  // copy() is all there is.
+  const StoredTensor* stored(std::string_view name) const;
+  // Of a file's tensor; of blocks f32.
+  DType stored_dtype(std::string_view name) const;
   // All values that are in a file's own dtype, on all threads.
   Status check(ThreadPool& pool) const;
 

@@ -2,10 +2,10 @@
 //
 // Forms, each a subclass that open() chooses: a training run's --out, which stands for its latest
 // good checkpoint; one checkpoint, which its manifest verifies; a directory as Hugging Face lays it
-// out. Whoever needs a model takes a ModelFiles, never a path apart. Nothing is read before it is
-// asked for.
-// Errors name the file: kIo for one that is missing; kInvalidArgument for a path that is no model,
-// and for a file that its manifest does not know; those of the readers of each part.
+// out; a GGUF file. Whoever needs a model takes a ModelFiles, never a path apart. Nothing is read
+// before it is asked for. Errors name the file: kIo for one that is missing; kInvalidArgument for a
+// path that is no model, and for a file that its manifest does not know; those of the readers of
+// each part.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 
 namespace tegula {
 
+class GgufFile;
 class Tokenizer;
 class WeightFiles;
 
@@ -52,6 +53,8 @@ class ModelFiles {
   // The files that a model that is trained from this one keeps beside its configuration and
   // weights: how its texts are made and read. Paths are names in a directory.
   virtual Result<std::vector<TextFile>> companions() const = 0;
+  // The GGUF file that it is; null: it is another form.
+  virtual const GgufFile* gguf() const { return nullptr; }
 
   // The ids that generation(), or else config(), calls the end of a text: any number of them.
   Result<std::vector<int64_t>> end_of_text() const;

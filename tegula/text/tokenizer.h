@@ -35,6 +35,7 @@
 
 namespace tegula {
 
+class Json;
 class TokenModel;
 struct TextForms;
 struct Vocabulary;
@@ -44,6 +45,8 @@ class Tokenizer {
   // name: "bytes", "chars" or "bpe:N" with 256 ≤ N ≤ 1,000,000.
   static Result<Tokenizer> train(std::string_view name, std::string_view text);
   static Result<Tokenizer> load(const std::string& directory);
+  // Of what a tokenizer.json says, made of another file, which errors name.
+  static Result<Tokenizer> from_json(Json json, const std::string& path);
 
   // `adds`: with the ids that a loaded one puts around every text; a chat's template writes its
   // own.
@@ -70,7 +73,7 @@ class Tokenizer {
 
  private:
   Tokenizer(std::string_view kind, Vocabulary vocabulary);
-  static Result<Tokenizer> parse(std::string_view json_text, const std::string& path);
+  static Result<Tokenizer> read(const Json& json);
 
   std::string_view kind_;
   std::vector<std::string> tokens_;  // the bytes of each id
@@ -83,6 +86,7 @@ class Tokenizer {
     return id >= 0 && static_cast<size_t>(id) < marks.size() && marks[static_cast<size_t>(id)];
   }
   std::vector<bool> is_byte_, is_special_;  // by id, of a loaded one
+  std::shared_ptr<const Json> loaded_json_;  // in place of these
 };
 
 }  // namespace tegula

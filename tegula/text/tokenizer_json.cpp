@@ -73,21 +73,13 @@ Status check_form(const Json& json) {
                      "pre_tokenizer", "post_processor", "decoder", "model"});
 }
 
-}  // namespace
+Error unusable(Error error, const std::string& path) {
+  error.message = cat("cannot use the tokenizer '", path, "': ", error.message);
+  return error;
+}
 
-std::vector<std::pair<std::string, std::string>> Tokenizer::files(bool insists) const {
-  if (!loaded_files_.empty()) return loaded_files_;
-  Json::Object members = model_->members();
-  Json tokenizer = Json::object({{"version", "1.0"},
-                                 {"truncation", nullptr},
-                                 {"padding", nullptr},
-                                 {"added_tokens", Json::Array()},
-                                 {"normalizer", nullptr},
-                                 {"pre_tokenizer", nullptr},
-                                 {"post_processor", nullptr},
-                                 {"decoder", nullptr},
-                                 {"model", nullptr}});
-  for (Json::Member& m : members) tokenizer.set(m.key, std::move(m.value));
+// tokenizer.json, and the file that says who reads it.
+std::vector<std::pair<std::string, std::string>> files_of(const Json& tokenizer, bool insists) {
   // The class that does what tokenizer.json says. Beside some types of models AutoTokenizer heeds
   // it only where there is an auto_map.
   constexpr const char* kClass = "PreTrainedTokenizerFast";
@@ -99,6 +91,25 @@ std::vector<std::pair<std::string, std::string>> Tokenizer::files(bool insists) 
           {"tokenizer_config.json", config.dump(2) + "\n"}};
 }
 
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> Tokenizer::files(bool insists) const {
+  if (!loaded_files_.empty()) return loaded_files_;
+  if (loaded_json_ != nullptr) return files_of(*loaded_json_, insists);
+  Json::Object members = model_->members();
+  Json tokenizer = Json::object({{"version", "1.0"},
+                                 {"truncation", nullptr},
+                                 {"padding", nullptr},
+                                 {"added_tokens", Json::Array()},
+                                 {"normalizer", nullptr},
+                                 {"pre_tokenizer", nullptr},
+                                 {"post_processor", nullptr},
+                                 {"decoder", nullptr},
+                                 {"model", nullptr}});
+  for (Json::Member& m : members) tokenizer.set(m.key, std::move(m.value));
+  return files_of(tokenizer, insists);
+}
+
 Status Tokenizer::save(const std::string& directory) const {
   TEGULA_TRY(make_directories(directory));
   for (const auto& [name, content] : files())
@@ -106,8 +117,7 @@ Status Tokenizer::save(const std::string& directory) const {
   return {};
 }
 
-Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string& path) {
-  const Json json = TEGULA_TRY(Json::parse(json_text, path));
+Result<Tokenizer> Tokenizer::read(const Json& json) {
   const Json* model = json.find("model");
   if (model == nullptr) return invalid_argument("it has no model");
   // Files of early versions, GPT-2's among them, do not name the type.
@@ -158,16 +168,22 @@ Result<Tokenizer> Tokenizer::load(const std::string& directory) {
                                "tokenizer.json: let transformers write one, with ",
                                "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"));
   const std::string text = TEGULA_TRY(read_file(path));
-  auto tokenizer = parse(text, path);
+  const auto json = Json::parse(text, path);
+  auto tokenizer = json.ok() ? read(*json) : json.error();
   if (tokenizer.ok()) {
     tokenizer->loaded_files_ = {{"tokenizer.json", text}};
     if (const auto config = read_file(join_path(directory, "tokenizer_config.json")); config.ok())
       tokenizer->loaded_files_.emplace_back("tokenizer_config.json", *config);
     return tokenizer;
   }
-  Error error = std::move(tokenizer).error();
-  error.message = cat("cannot use the tokenizer '", path, "': ", error.message);
-  return error;
+  return unusable(std::move(tokenizer).error(), path);
+}
+
+Result<Tokenizer> Tokenizer::from_json(Json json, const std::string& path) {
+  auto tokenizer = read(json);
+  if (!tokenizer.ok()) return unusable(std::move(tokenizer).error(), path);
+  tokenizer->loaded_json_ = std::make_shared<const Json>(std::move(json));
+  return tokenizer;
 }
 
 }  // namespace tegula

@@ -4,6 +4,7 @@
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/io/weight_files.h"
+#include "tegula/models/gguf_files.h"
 #include "tegula/text/tokenizer.h"
 
 namespace tegula {
@@ -113,6 +114,8 @@ Result<std::vector<int64_t>> end_of_text_in(const TextFile& file) {
 }  // namespace
 
 Result<std::shared_ptr<const ModelFiles>> ModelFiles::open(const std::string& path, Check check) {
+  if (is_regular_file(path))
+    return std::shared_ptr<const ModelFiles>(TEGULA_TRY(GgufFiles::open(path)));
   return std::shared_ptr<const ModelFiles>(
       std::make_shared<DirectoryFiles>(TEGULA_TRY(resolve_model_directory(path, check))));
 }

@@ -85,12 +85,15 @@ int64_t copy_finite(const TensorRef& from, const TensorRef& to) {
   return -1;
 }
 
+// What is read by rows has no data here.
 bool is_same(const TensorRef& a, const TensorRef& b) {
-  return a.dtype == b.dtype && std::ranges::equal(shape_of(a), shape_of(b)) &&
+  return a.data != nullptr && b.data != nullptr && a.dtype == b.dtype &&
+         std::ranges::equal(shape_of(a), shape_of(b)) &&
          std::memcmp(a.data, b.data, static_cast<size_t>(a.numel() * size_bytes(a.dtype))) == 0;
 }
 
 bool is_zero(const TensorRef& t) {
+  if (t.data == nullptr) return false;
   for (int64_t i = 0; i < t.numel(); ++i)
     if (load_element(t, i) != 0) return false;
   return true;
@@ -107,15 +110,14 @@ WeightFiles::Found find(const WeightFiles& files, const TensorNames& names, std:
 }
 
 // Whether a tensor that the model does not ask for says nothing of its own; else why it is refused.
-Status check_extra(const ModelConfig& config, const WeightFiles& files, const NamedTensor& t,
-                   const std::set<const TensorRef*>& used) {
+Status check_extra(const ModelConfig& config, const WeightFiles& files, std::string_view name,
+                   const TensorRef& t, const std::set<const TensorRef*>& used) {
   const TensorNames& names = names_of(config);
-  const std::string_view name = t.name;
   if (any_word(names.ignored, [&](auto ending) { return name.ends_with(ending); })) return {};
   std::string why = why_extra(config, name);
   if (config.is_tied() && (name == names.head || name == names.other_head)) {
     if (const auto e = find(files, names, names.table);
-        e.tensor != nullptr && is_same(*e.tensor, t.tensor))
+        e.tensor != nullptr && is_same(*e.tensor, t))
       return {};
     why =
         "which differs from the embedding, though config.json ties the two: set "
@@ -123,13 +125,13 @@ Status check_extra(const ModelConfig& config, const WeightFiles& files, const Na
   } else if (!names.biased.empty() && !config.has_bias && name.ends_with(".bias")) {
     const std::string weight = cat(name.substr(0, name.rfind('.')), ".weight");
     if (used.contains(files.find(weight).tensor)) {
-      if (is_zero(t.tensor)) return {};
+      if (is_zero(t)) return {};
       why =
           "which is not zero, though config.json says that there is no bias: set \"bias\" to true";
     }
   }
   return invalid_argument(cat(files.path(), ": it has the tensor ", name, " ",
-                              Type{t.tensor.dtype, Shape(shape_of(t.tensor))}, ", ", why));
+                              Type{t.dtype, Shape(shape_of(t))}, ", ", why));
 }
 
 Result<WeightFiles::Found> match(const WeightFiles& files, const ModelConfig& config,
@@ -139,16 +141,16 @@ Result<WeightFiles::Found> match(const WeightFiles& files, const ModelConfig& co
     return invalid_argument(cat(files.path(), ": ", why_missing(files, config, name)));
   const Type has{from.tensor->dtype, Shape(shape_of(*from.tensor))};
   if (!std::ranges::equal(shape_of(*from.tensor), shape))
-    return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", the model needs ",
+    return invalid_argument(cat(from.path, ": tensor ", name, " is ", has, ", the model needs ",
                                 Type{has.dtype, Shape(shape)},
                                 keys_of_sizes(config, shape_of(*from.tensor), shape)));
   if (!is_float(has.dtype))
-    return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", not of floating ",
+    return invalid_argument(cat(from.path, ": tensor ", name, " is ", has, ", not of floating ",
                                 "point: quantised weights are not read; save it as f32 or bf16"));
   return from;
 }
 
-Error not_finite(const std::string& path, const std::string& name, double value, int64_t at,
+Error not_finite(std::string_view path, const std::string& name, double value, int64_t at,
                  int64_t n, DType dtype) {
   return invalid_argument(
       cat(path, ": tensor ", name, " has ", value, " as its element ", at, " of ", n,
@@ -181,6 +183,44 @@ int64_t copy_finite_view(const TensorRef& from, const TensorRef& to) {
   return -1;
 }
 
+// The box of a tensor that is read by rows, row-major.
+Status copy_stored(const StoredTensor& s, const Box& box, const TensorRef& to) {
+  std::vector<float> row(static_cast<size_t>(s.n_values()));
+  const auto fault = [&](int64_t at, float value) {
+    return not_finite(s.path, s.name, value, at, to.numel(), to.dtype);
+  };
+  if (s.is_transposed) {
+    const int64_t n = box.extent[1];
+    for (int64_t j = 0; j < n; ++j) {
+      s.read_row(box.offset[1] + j, row.data());
+      for (int64_t i = 0; i < box.extent[0]; ++i) {
+        const float value = row[static_cast<size_t>(box.offset[0] + i)];
+        store_element(to, i * n + j, value);
+        if (!std::isfinite(load_element(to, i * n + j))) return fault(i * n + j, value);
+      }
+    }
+    return {};
+  }
+  const size_t rank = box.extent.size();
+  const bool is_one = s.n_values() == 1;  // every element is a row
+  const int64_t n = is_one ? 1 : box.extent[rank - 1], first = is_one ? 0 : box.offset[rank - 1];
+  const int64_t width[] = {n};
+  for (int64_t at = 0; at < to.numel(); at += n) {
+    int64_t rest = at / n, index = 0, step = 1;  // of the row, in the tensor
+    for (size_t d = is_one ? rank : rank - 1; d-- > 0;) {
+      index += (box.offset[d] + rest % box.extent[d]) * step;
+      rest /= box.extent[d], step *= s.tensor.shape[d];
+    }
+    s.read_row(index, row.data());
+    const int64_t bad =
+        copy_finite(contiguous_ref(row.data() + first, {DType::kF32, Shape(std::span(width))}),
+                    contiguous_ref(static_cast<std::byte*>(to.data) + at * size_bytes(to.dtype),
+                                   {to.dtype, Shape(std::span(width))}));
+    if (bad >= 0) return fault(at + bad, row[static_cast<size_t>(first + bad)]);
+  }
+  return {};
+}
+
 // The rest of a box behind its first dim.
 Box without_first(const Box& box) {
   return {{box.offset.begin() + 1, box.offset.end()}, {box.extent.begin() + 1, box.extent.end()}};
@@ -194,7 +234,8 @@ Result<std::shared_ptr<ModelWeights>> ModelWeights::open(WeightFiles files,
   std::shared_ptr<ModelWeights> w(new ModelWeights(std::move(files)));
   std::set<const TensorRef*> used;
   for (const auto& [whole, shape] : weights) {
-    const auto names = checkpoint_part_names(config, whole, shape.empty() ? 0 : shape[0]);
+    auto names = checkpoint_part_names(config, whole, shape.empty() ? 0 : shape[0]);
+    if (w->files_.find(whole).tensor != nullptr) names = {whole};  // its parts in one
     const bool is_one = names.size() == 1 && names[0] == whole;
     std::vector<Part>& parts = w->parts_[whole];
     for (const std::string& name : names) {
@@ -204,9 +245,12 @@ Result<std::shared_ptr<ModelWeights>> ModelWeights::open(WeightFiles files,
       used.insert(from.tensor);
     }
   }
-  for (const SafetensorsFile& file : w->files_.files())
-    for (const NamedTensor& t : file.tensors())
-      if (!used.contains(file.find(t.name))) TEGULA_TRY(check_extra(config, w->files_, t, used));
+  Status extra;
+  w->files_.for_each([&](std::string_view name, const WeightFiles::Found& found) {
+    if (extra.ok() && !used.contains(found.tensor))
+      extra = check_extra(config, w->files_, name, *found.tensor, used);
+  });
+  TEGULA_TRY(std::move(extra));
   return w;
 }
 
@@ -214,9 +258,22 @@ TensorRef ModelWeights::mapped(std::string_view name, const Box& box, DType dtyp
   const auto found = parts_.find(name);
   if (found == parts_.end() || found->second.size() != 1) return {};
   const TensorRef& from = *found->second[0].from.tensor;
+  if (found->second[0].from.stored != nullptr) return {};
   if (from.dtype != dtype || from.rank != static_cast<int>(box.offset.size())) return {};
   const TensorRef part = part_of(from, box);
   return part.is_contiguous() ? part : TensorRef{};
+}
+
+const StoredTensor* ModelWeights::stored(std::string_view name) const {
+  const auto found = parts_.find(name);
+  return found != parts_.end() && found->second.size() == 1 ? found->second[0].from.stored
+                                                            : nullptr;
+}
+
+DType ModelWeights::stored_dtype(std::string_view name) const {
+  const auto found = parts_.find(name);
+  TEGULA_CHECK(found != parts_.end(), "no weight ", name);
+  return found->second[0].from.tensor->dtype;
 }
 
 Status ModelWeights::copy(std::string_view name, const Box& box, const TensorRef& to) const {
@@ -226,6 +283,7 @@ Status ModelWeights::copy(std::string_view name, const Box& box, const TensorRef
   const bool is_one =
       parts.size() == 1 && parts[0].from.tensor->rank == static_cast<int>(box.offset.size());
   const auto one = [&](const Part& p, const Box& of, const TensorRef& into) -> Status {
+    if (p.from.stored != nullptr) return copy_stored(*p.from.stored, of, into);
     const TensorRef from = part_of(*p.from.tensor, of);
     const int64_t at = copy_finite_view(from, into);
     if (at < 0) return {};
@@ -236,7 +294,7 @@ Status ModelWeights::copy(std::string_view name, const Box& box, const TensorRef
     const auto first = (static_cast<const std::byte*>(from.data) -
                         static_cast<const std::byte*>(p.from.tensor->data)) /
                        size_bytes(from.dtype);
-    return not_finite(*p.from.path, p.name, value, first + offset, p.from.tensor->numel(),
+    return not_finite(p.from.path, p.name, value, first + offset, p.from.tensor->numel(),
                       into.dtype);
   };
   if (is_one) return one(parts[0], box, to);
@@ -252,6 +310,7 @@ Status ModelWeights::check(ThreadPool& pool) const {
   constexpr int64_t kBlock = 1 << 18;
   for (const auto& [name, parts] : parts_)
     for (const Part& p : parts) {
+      if (p.from.stored != nullptr) continue;  // it is checked where it is copied
       const TensorRef& t = *p.from.tensor;
       const int64_t n = t.numel();
       std::atomic<int64_t> first{n};
@@ -264,7 +323,7 @@ Status ModelWeights::check(ThreadPool& pool) const {
         }
       });
       if (first < n)
-        return not_finite(*p.from.path, p.name, load_element(t, first), first, n, t.dtype);
+        return not_finite(p.from.path, p.name, load_element(t, first), first, n, t.dtype);
     }
   return {};
 }

@@ -27,12 +27,14 @@ std::string what_wrapper(std::string_view prefix) {
   return ": save the model itself, not what holds it";
 }
 
+// Its name; "": none is it.
 template <class F>
-const NamedTensor* first_tensor(const WeightFiles& files, F&& is_it) {
-  for (const SafetensorsFile& file : files.files())
-    for (const NamedTensor& t : file.tensors())
-      if (is_it(std::string_view(t.name))) return &t;
-  return nullptr;
+std::string_view first_tensor(const WeightFiles& files, F&& is_it) {
+  std::string_view first;
+  files.for_each([&](std::string_view name, const WeightFiles::Found&) {
+    if (first.empty() && is_it(name)) first = name;
+  });
+  return first;
 }
 
 // Weights as codes, with their scales beside them.
@@ -79,14 +81,14 @@ BiasSetting bias_of(const ModelConfig& config, std::string_view name) {
 }
 
 std::string with_prefix(const WeightFiles& files, std::string_view name) {
-  const NamedTensor* longer = first_tensor(files, [&](std::string_view other) {
+  const std::string_view longer = first_tensor(files, [&](std::string_view other) {
     return other.size() > name.size() && other.ends_with(name) &&
            other[other.size() - name.size() - 1] == '.';
   });
-  if (longer != nullptr) {
-    const auto prefix = std::string_view(longer->name).substr(0, longer->name.size() - name.size());
-    return cat("tensor ", name, " is missing, but there is ", longer->name,
-               ": all names begin with ", prefix, what_wrapper(prefix));
+  if (!longer.empty()) {
+    const auto prefix = longer.substr(0, longer.size() - name.size());
+    return cat("tensor ", name, " is missing, but there is ", longer, ": all names begin with ",
+               prefix, what_wrapper(prefix));
   }
   for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
     const std::string_view shorter = name.substr(dot + 1);
@@ -105,7 +107,7 @@ std::string why_missing(const WeightFiles& files, const ModelConfig& config,
                         std::string_view name) {
   const TensorNames& names = names_of(config);
   const std::string missing = cat("tensor ", name, " is missing");
-  if (first_tensor(files, [](auto) { return true; }) == nullptr)
+  if (first_tensor(files, [](auto) { return true; }).empty())
     return "it has no tensors: download or save it again";
   if (name == names.head && !config.is_tied() && files.find(names.table).tensor != nullptr)
     return cat(missing,
@@ -117,8 +119,8 @@ std::string why_missing(const WeightFiles& files, const ModelConfig& config,
                "(\"tie_word_embeddings\"), and the file must have them under the name ",
                names.table, ": rename the tensor, or save the model again with transformers");
   if (const std::string why = with_prefix(files, name); !why.empty()) return why;
-  if (const NamedTensor* t = first_tensor(files, is_quantised))
-    return cat(missing, ", and there is ", t->name,
+  if (const std::string_view t = first_tensor(files, is_quantised); !t.empty())
+    return cat(missing, ", and there is ", t,
                ": quantised weights are not read; get or save the model as f32, f16 or bf16");
   if (name.ends_with(".bias") && bias_of(config, name).is_on)
     return cat(missing, ": config.json says that there are biases (",
