@@ -115,6 +115,7 @@ Status run(const Options& o) {
   if (!o.system.empty()) begin.push_back(message_of("system", o.system));
   messages = begin;
   for (std::string message; !is_output_lost() && read_message(message, is_terminal);) {
+    message = plain_text(std::move(message));
     if (message.empty()) continue;
     if (message == "/exit") break;
     if (message == "/help") {

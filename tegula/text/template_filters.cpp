@@ -432,7 +432,7 @@ Result<Value> each_one(Evaluator& e, const std::string& what, const Value& of, A
   Value path = Value::of(Kind::kMissing), instead = path;
   auto& values = given.values;
   if (maps && values.empty()) {
-    Args bound = TEGULA_TRY(bind(what, "attribute default=", std::move(given)));
+    Args bound = TEGULA_TRY(bind(what, "attribute default=", Arguments(given)));
     path = std::move(bound[0]), instead = std::move(bound[1]);
   } else if (by_attribute) {
     if (values.empty()) return invalid_argument(cat(what, " needs an attribute"));

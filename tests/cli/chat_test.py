@@ -54,6 +54,11 @@ class Chat(CliTest):
         read = [int(line.split()[1]) for line in shown.splitlines()[1:]]
         self.assertEqual(read, [len(f"{n}ab") for n in lengths])
 
+    def test_what_windows_adds_is_no_text(self):
+        done = self.expect_ok(self.chat("\ufeffab\r\n/reset\r\nab\r\n", "--max-tokens", 4))
+        self.assertEqual(done.stdout, "cabc\ncabc\n")
+        self.assertIn("note: 2 tokens, 0 of them", done.stderr)
+
     def test_commands(self):
         done = self.expect_ok(self.chat("/help\nab\n/reset\nab\n", "--max-tokens", 4))
         self.assertEqual(done.stdout, "cabc\ncabc\n")
