@@ -15,6 +15,7 @@ constexpr const char* kHelp =
     "A line that ends in \\ goes on with the next; \"\"\" begins and ends a message of several.\n";
 
 struct Options : TextOptions {
+  Options() { chunk = 512; }  // a plan for all of a long context would take gigabytes
   int64_t max_tokens = 0, context = 0;
 };
 
