@@ -309,7 +309,7 @@ void check_flags(const Command& cmd, Options& o, std::span<const Flag> of_chats)
     usage_error("--prompt or --prompts is required, or --messages");
   if (has_prompts && o.samples > 1)
     usage_error("--samples: with --prompts each line is continued once");
-  check_together(cmd, o);
+  check_together(cmd, o, are_jsonl(o));
   if (o.samples > 1 && o.sampler.temperature == 0)
     usage_error("--samples: at --temperature 0 all of them are the same text");
   o.wants_scores = is_given("--logprobs");

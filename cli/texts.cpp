@@ -106,11 +106,11 @@ std::vector<Flag> add_chat_flags(const Command& cmd, TextOptions& o) {
           .type_name("NAME=VALUE")};
 }
 
-void check_together(const Command& cmd, TextOptions& o) {
+void check_together(const Command& cmd, TextOptions& o, bool lines_differ) {
   for (const std::string& stop : o.stop)
     if (stop.empty()) usage_error("--stop: an empty text would end it before the first token");
   const auto refuse_chance = [&](const std::string& flag) {
-    if (o.sampler.temperature == 0 && cmd.flag(flag).is_given())
+    if (!lines_differ && o.sampler.temperature == 0 && cmd.flag(flag).is_given())
       usage_error(cat(flag,
                       " is of no use at --temperature 0, which takes the likeliest token: leave "
                       "out one of them"));

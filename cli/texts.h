@@ -22,8 +22,8 @@ struct TextOptions {
 void add_model(const Command& cmd, TextOptions& o);     // --model, --dtype, --mode, --device, …
 void add_sampling(const Command& cmd, TextOptions& o);  // --temperature, --top-k, --stop, …
 std::vector<Flag> add_chat_flags(const Command& cmd, TextOptions& o);
-// Flags that leave one another without use.
-void check_together(const Command& cmd, TextOptions& o);
+// Flags that leave one another without use; `lines_differ`: texts may have settings of their own.
+void check_together(const Command& cmd, TextOptions& o, bool lines_differ = false);
 
 // The model's small files, and a note on what nobody reads of them.
 Result<std::unique_ptr<Generator>> open_model(const TextOptions& o);

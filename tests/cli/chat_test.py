@@ -149,6 +149,19 @@ class Chat(CliTest):
                            ({"messages": []}, "list of messages"), ([1], "no JSON object")):
             self.expect_error(run({"prompt": "a"}, bad), INPUT, "line 2 of", words)
 
+    def test_lines_may_be_messages_and_draw_by_themselves(self):
+        flags = ("--chat", "--chat-template", self.template, "--max-tokens", 3, "--json")
+        alone = [self.result("--prompt", text, *flags)["text"] for text in ("ab", "c", "bca")]
+        done = self.expect_ok(self.generate("--prompts", self.write("p.txt", "ab\nc\nbca"), "--batch", 2, *flags))
+        self.assertEqual(json.loads(done.stdout)["texts"], alone)
+        self.assertEqual(alone, ["cab", "abc", "bca"])
+        # What is of no use at --temperature 0 may be of use to a line.
+        lines = self.write("p.jsonl", '{"prompt": "ab"}\n{"prompt": "ab", "temperature": 50}\n')
+        texts = [json.loads(self.expect_ok(self.generate("--prompts", lines, "--seed", seed, "--max-tokens", 9, "--json")).stdout)
+                 ["texts"] for seed in (1, 2)]
+        self.assertEqual(texts[0][0], texts[1][0])
+        self.assertNotEqual(texts[0][1], texts[1][1])
+
     def test_sampling_flags(self):
         self.assertEqual(self.result("--prompt", "ab", "--max-tokens", 3, "--logit-bias", "97=50")["text"], "aaa")
         self.assertEqual(self.result("--prompt", "ab", "--max-tokens", 3, "--logit-bias", "99=-50", "--logit-bias", "98=30")["text"], "bbb")
