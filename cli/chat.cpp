@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -12,12 +14,24 @@ namespace tegula::cli {
 namespace {
 constexpr const char* kHelp =
     "/reset begins a new conversation, /exit ends (so does the end of input), /help shows this.\n"
-    "A line that ends in \\ goes on with the next; \"\"\" begins and ends a message of several.\n";
+    "Ctrl-C stops an answer. A line that ends in \\ goes on with the next; \"\"\" begins and ends "
+    "a message of several.\n";
 
 struct Options : TextOptions {
   Options() { chunk = 512; }  // a plan for all of a long context would take gigabytes
   int64_t max_tokens = 0, context = 0;
 };
+
+std::atomic<bool> interrupted{false};
+
+// Ctrl-C ends an answer; where none is made, or at once again, it ends the conversation.
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) {
+    if (interrupted.exchange(true)) ::_exit(128 + number);
+  };
+  ::sigaction(SIGINT, &action, nullptr);  // a read that waits ends, too: without SA_RESTART
+}
 
 // A line of standard input without its end; false: there is none.
 bool read_line(std::string& line) {
@@ -90,6 +104,7 @@ Result<std::string> answer(Generator& g, const ChatPrompts& chat, const Json::Ar
   const auto rate = [](int64_t tokens, double ms) {
     return static_cast<int64_t>(static_cast<double>(tokens) * 1e3 / std::max(ms, 1e-3));
   };
+  if (interrupted.exchange(false)) print_note("the answer was stopped");
   const bool is_full = stats.ended == Ended::kContext || n + stats.new_tokens > context;
   print_note(cat(n, " tokens, ", stats.kept_tokens, " of them in the cache, read at ",
                  rate(n - stats.kept_tokens, all.prefill_ms), " a second; ", stats.new_tokens,
@@ -108,10 +123,11 @@ Status run(const Options& o) {
   GenerateEnd end{.overflow = Overflow::kStop,
                   .stop = o.stop,
                   .at_end_of_text = !o.ignore_eos,
-                  .is_enough = is_output_lost,
+                  .is_enough = [] { return is_output_lost() || interrupted; },
                   .at_tokens = chat.end_of_turn()};
   const bool is_terminal = ::isatty(STDIN_FILENO) != 0;
   if (is_terminal) std::fputs(kHelp, stderr);
+  catch_interrupts();
   Json::Array begin, messages;
   if (!o.system.empty()) begin.push_back(message_of("system", o.system));
   messages = begin;
@@ -157,7 +173,7 @@ void add_chat(const Command& app, int& exit_code) {
   cmd.callback([&exit_code, cmd] {
     check_together(cmd, o);
     const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
+    exit_code = !st.ok() ? report(st.error()) : interrupted ? 128 + SIGINT : kDone;
   });
 }
 

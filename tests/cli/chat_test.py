@@ -2,9 +2,11 @@
 
 import json
 import math
+import signal
+import subprocess
 import unittest
 
-from case import CliTest, INPUT, USAGE
+from case import CliTest, INPUT, SECONDS, TEGULA, USAGE
 
 TEMPLATE = "{{ system }}{% for m in messages %}{{ m.content }}{% endfor %}{{ tail }}"
 
@@ -53,6 +55,40 @@ class Chat(CliTest):
         lengths = [len(json.dumps(text)) for text in ("a\nb\nc", "a\n\nb", "x", "a\nb")]
         read = [int(line.split()[1]) for line in shown.splitlines()[1:]]
         self.assertEqual(read, [len(f"{n}ab") for n in lengths])
+
+    def start_chat(self, model, *arguments):
+        process = subprocess.Popen([TEGULA, "chat", "--model", model, "--chat-template", self.template, "--temperature", "0",
+                                    "--threads", "1", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            self.addCleanup(stream.close)
+        self.addCleanup(process.kill)
+        process.stdin.write(b"ab\n")
+        process.stdin.flush()
+        return process
+
+    def test_an_interrupt_ends_an_answer(self):
+        data = self.write("abc.txt", "abc" * 300)
+        self.expect_ok(self.train("--out", self.dir / "long", "--context", 60000, "--tokenizer", "bytes", data=data))
+        process = self.start_chat(self.dir / "long")
+        process.stdout.read(20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(b"/exit\n", timeout=SECONDS)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn(b"the answer was stopped", err)
+        self.assertLess(len(out), 50000)
+
+    def test_an_interrupt_between_answers_ends_the_conversation(self):
+        process = self.start_chat(self.out)
+        while b" new at " not in process.stderr.readline():
+            pass
+        while process.poll() is None:  # once is enough, unless it comes before the wait for a message has begun
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                pass
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
 
     def test_what_windows_adds_is_no_text(self):
         done = self.expect_ok(self.chat("\ufeffab\r\n/reset\r\nab\r\n", "--max-tokens", 4))
