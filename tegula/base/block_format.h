@@ -49,6 +49,7 @@ struct BlockLayout {
   int n_bytes;            // of a block
   int n_group;            // values of a group: 16 or 32
   bool has_min;
+  int halves[2];  // where d and dmin (or m) lie; -1: there is no second one
 };
 const BlockLayout& layout_of(BlockFormat format);
 // By its name; false: there is none of that name.

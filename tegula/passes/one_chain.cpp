@@ -9,7 +9,8 @@ static Result<bool> run(Module&, Function& f, const PassOptions& options) {
   bool changed = false;
   if (options.mode != Mode::kFast) return changed;
   for (Node& n : f.nodes)
-    if (n.op == &dot_op && n.attrs.has("k_shards")) n.attrs.erase("k_shards"), changed = true;
+    if ((n.op == &dot_op || n.op == &dot_blocks_op) && n.attrs.has("k_shards"))
+      n.attrs.erase("k_shards"), changed = true;
   return changed;
 }
 

@@ -48,6 +48,8 @@ struct PassOptions {
   bool is_step = false;
   // Weights do not change from run to run, so work on weights alone is done once.
   bool is_inference = false;
+  // Products with weights in blocks are of rows of bytes: integer sums (passes/block_weights.cpp).
+  bool quantises_rows = false;
 
   // Whom passes ask for kernels and peaks; null: Planning's own answers. compile() sets those of
   // the plan.

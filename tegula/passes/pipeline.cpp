@@ -18,6 +18,7 @@ namespace tegula {
   X(scan_layout)           \
   X(dce)                   \
   X(quantised_dot)         \
+  X(block_weights)         \
   X(lower)                 \
   X(cse)                   \
   X(views)                 \

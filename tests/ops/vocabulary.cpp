@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tegula/ir/reference.h"
+#include "tegula/ops/blocks.h"
 #include "tegula/ops/dot_i8.h"
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/expert.h"
@@ -204,6 +205,18 @@ void add_indexing(std::vector<Function>& all) {
   });
   add("dequantise", {{DType::kI8, {3, 4}}, f32({4})}, {1},
       [](Vars v, Ints n) -> R { return {dequantise(v[0], v[1], in(n[0]))}; });
+  add("dequantise_blocks", {{DType::kU8, {3, 18}}}, {},
+      [](Vars v, Ints) -> R { return {dequantise_blocks(v[0], BlockFormat::kQ4_0)}; });
+  add("quantise_blocks", {f32({2, 32})}, {}, [](Vars v, Ints) -> R {
+    const QuantisedRows q = quantise_blocks(v[0]);
+    return {q.q, q.d};
+  });
+  add("dot_blocks", {f32({2, 32}), {DType::kU8, {3, 18}}}, {},
+      [](Vars v, Ints) -> R { return {dot_blocks(v[0], v[1], BlockFormat::kQ4_0)}; });
+  add("dot_blocks", {{DType::kI8, {2, 32}}, f32({2, 1}), {DType::kU8, {3, 18}}}, {},
+      [](Vars v, Ints) -> R {
+        return {dot_blocks(QuantisedRows{v[0], v[1]}, v[2], BlockFormat::kQ4_0)};
+      });
   add("dot_quantised", {f32({2, 4}), {DType::kI8, {4, 3}}, f32({2, 3})}, {8},
       [](Vars v, Ints n) -> R { return {dot_quantised(v[0], v[1], v[2], in(n[0]))}; });
   add("dot_i8", {{DType::kI8, {2, 4}}, f32({2}), {DType::kI8, {4, 3}}, f32({2, 3})}, {8},

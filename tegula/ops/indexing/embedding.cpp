@@ -47,7 +47,7 @@ constinit const OpDef embedding_op = {
     .formula = "y[.., :] = table[ids[..], :]",
     .group = "indexing",
     .dims_fn = dims,
-    .types = "F, i -> F",
+    .types = "T, i -> T",
     .bytes = gather_bytes,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       const std::vector<Dim> rows = {c.in[0].dim(0)};

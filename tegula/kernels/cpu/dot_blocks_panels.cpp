@@ -1,0 +1,80 @@
+// Rows of f32 by weights in blocks: some rows of w at a time are dequantised, and multiplied by
+// dot_packed as a dot of its own. So bits are those of dot.
+#include "tegula/kernels/cpu/common/block_dot.h"
+#include "tegula/kernels/cpu/common/dot_thin_plan.h"
+#include "tegula/kernels/cpu/common/workspace.h"
+#include "tegula/kernels/cpu/isa/table.h"
+
+namespace tegula::kernel {
+
+namespace {
+// The dot of some rows of w, from `first` on.
+struct PanelDot {
+  Attrs attrs;
+  TensorRef in[2], out[1];
+  BlockDot c;
+
+  PanelDot(const Attrs& of, std::span<const TensorRef> from, const TensorRef& y) {
+    BlockDot::parse(of, from, y, c);
+    std::string m;
+    for (int d = 0; d + 1 < from[0].rank; ++d) m += "m" + std::to_string(d) + " ";
+    attrs.set("dims", m + "k, n k -> " + m + "n");
+    if (of.has("k_shards")) attrs.set("k_shards", of.i("k_shards"));
+    in[0] = from[0], out[0] = y;
+    in[1].dtype = DType::kF32, in[1].rank = 2;
+    in[1].shape[1] = in[1].stride[0] = c.k, in[1].stride[1] = 1;
+    rows(std::min(c.n, kBlockPanelRows));
+  }
+  void rows(int64_t n) { in[1].shape[0] = out[0].shape[out[0].rank - 1] = n; }
+  int64_t panel_bytes() const { return round_up(4 * std::min(c.n, kBlockPanelRows) * c.k, 64); }
+  int64_t bytes(int n_threads) const {
+    const auto dot = parse_contraction(attrs, in, out);
+    if (!dot.ok()) return 0;
+    const Contraction laid = dot->last_is_m ? dot->swapped() : *dot;
+    return panel_bytes() + packed_bytes(laid, {}, n_threads);
+  }
+};
+
+void launch(const KernelCall& call) {
+  PanelDot p(*call.attrs, call.in, call.out[0]);
+  claim_workspace(call, p.bytes(call.pool->n_threads()));
+  const TensorRef& w = call.in[1];
+  auto* panel = static_cast<float*>(call.workspace);
+  p.in[1].data = panel;
+  const int64_t widening = p.c.n * p.c.k * (p.c.layout->has_min ? 2 : 1);
+  call.counters->add(widening, widening);
+  for (int64_t n = 0; n < p.c.n; n += kBlockPanelRows) {
+    const int64_t rows = std::min(kBlockPanelRows, p.c.n - n);
+    call.pool->parallel_for(rows, [&](int64_t i, int) {
+      dequantise_blocks(p.c.format, static_cast<const uint8_t*>(w.data) + (n + i) * w.stride[0],
+                        p.c.k, panel + i * p.c.k);
+    });
+    p.rows(rows);
+    p.out[0].data = call.out[0].as<float>() + n;
+    KernelCall dot = call;
+    dot.attrs = &p.attrs, dot.in = p.in, dot.out = p.out;
+    dot.workspace = reinterpret_cast<char*>(panel) + p.panel_bytes();
+    isa_table().dot_packed(dot);
+  }
+}
+}  // namespace
+
+extern constinit const KernelDef dot_blocks_panels{
+    .name = "dot_blocks_panels",
+    .op = "dot_blocks",
+    .order = "fma_chain",
+    .doc = "panels of w in f32, each multiplied by dot_packed",
+    .priority = 100,
+    .supports =
+        [](const KernelQuery& q) {
+          BlockDot c;
+          return q.in.size() == 2 && BlockDot::parse(*q.attrs, q.in, q.out[0], c);
+        },
+    .workspace_bytes =
+        [](const KernelQuery& q) {
+          return PanelDot(*q.attrs, q.in, q.out[0]).bytes(q.target->n_threads);
+        },
+    .launch = launch,
+};
+
+}  // namespace tegula::kernel
