@@ -70,6 +70,9 @@ void add_model(const Command& cmd, TextOptions& o) {
          {"exact", "fast"});
   one_of(cmd.add_option("--dtype", o.dtype, "Of weights, activations and the cache"),
          {"f32", "bf16", "f16"});
+  one_of(cmd.add_option("--activations", o.activations,
+                        "Of products with weights in blocks: int8, summed exactly, or f32. int8"),
+         {"int8", "f32"});
   one_of(cmd.add_option("--cache-dtype", o.cache_dtype,
                         "Of the cache, and so of attention; default: --dtype"),
          {"f32", "bf16", "f16"});
@@ -171,7 +174,13 @@ Result<int64_t> prepare(Generator& g, const TextOptions& o, RunnerOptions r, boo
     print_note(cat("the cache takes ", bytes, " bytes: ", o.batch, " x ",
                    r.longest > 0 ? r.longest : g.longest(), " tokens in ",
                    o.cache_dtype.empty() ? o.dtype : o.cache_dtype));
+  r.quantises_activations = o.activations != "f32";
   TEGULA_TRY(g.prepare(r));
+  if (!o.activations.empty() && !g.has_blocks())
+    return invalid_argument(cat(
+        "--activations is for weights in blocks, which '", o.model, "' has ",
+        o.dtype == "f32" && o.device == "cpu" ? "not" : cat("not in ", o.dtype, " on ", o.device),
+        ": leave it out"));
   for (const std::string& each : g.notes) print_note(each);
   return bytes;
 }

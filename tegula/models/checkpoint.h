@@ -53,7 +53,7 @@ class ModelWeights {
   const StoredTensor* stored(std::string_view name) const;
   // Of a file's tensor; of blocks f32.
   DType stored_dtype(std::string_view name) const;
-  // All values that are in a file's own dtype, on all threads.
+  // All values that are in a file's own dtype, and scales of blocks, on all threads.
   Status check(ThreadPool& pool) const;
 
  private:
@@ -65,6 +65,9 @@ class ModelWeights {
   WeightFiles files_;
   std::map<std::string, std::vector<Part>, std::less<>> parts_;
 };
+
+// Whether the scales of all blocks are numbers, on all threads.
+Status check_blocks(const StoredTensor& stored, ThreadPool& pool);
 
 // Copies every weight of the model to where `place` says, in the dtype of that.
 template <class F>

@@ -18,6 +18,10 @@ namespace tegula {
 
 struct AttentionOptions;
 struct Decoder;
+enum class BlockFormat : uint8_t;
+
+// Formats of the weights that lie in blocks (base/block_format.h), by name.
+using BlockFormats = std::unordered_map<std::string, BlockFormat>;
 
 enum class Init : uint8_t { kZeros, kOnes, kNormal };
 
@@ -53,12 +57,13 @@ class Context {
   Context(Builder& b, const ModelConfig& config) : b(b), config(config) {}
   Builder& b;
   const ModelConfig& config;
-  DType dtype = DType::kF32;           // of weights, activations, caches unless they say another
-  Var seed;                            // i64 scalar for dropout; invalid: no dropout
-  bool is_training = false;            // experts have bounded room, and losses are added
-  const Decoding* decoding = nullptr;  // null: this call's tokens are all there are
-  std::vector<int64_t> order;          // runs of tokens' positions; none: 0, 1, …
-  std::vector<Var> losses;             // scalars that a model adds to its training loss
+  DType dtype = DType::kF32;              // of weights, activations, caches unless they say another
+  const BlockFormats* formats = nullptr;  // of weights that lie in blocks; null: none does
+  Var seed;                               // i64 scalar for dropout; invalid: no dropout
+  bool is_training = false;               // experts have bounded room, and losses are added
+  const Decoding* decoding = nullptr;     // null: this call's tokens are all there are
+  std::vector<int64_t> order;             // runs of tokens' positions; none: 0, 1, …
+  std::vector<Var> losses;                // scalars that a model adds to its training loss
   int64_t longest = 0;  // tokens that a text may reach; 0: this call's, or the context
 
   // The weight of that name; its spec is recorded on first use.

@@ -110,6 +110,8 @@ class Generator {
   const ModelFiles& files() const { return *files_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   int64_t peak_bytes() const { return runner_->peak_bytes(); }
+  // Whether some weights are computed on in the blocks that they lie in.
+  bool has_blocks() const { return runner_->has_blocks(); }
   std::vector<std::string> notes;  // for people: what the tuner did
 
  private:

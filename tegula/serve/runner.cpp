@@ -1,6 +1,9 @@
 #include "tegula/serve/runner.h"
 
+#include <cstring>
+
 #include "tegula/base/algorithm.h"
+#include "tegula/base/block_format.h"
 #include "tegula/base/round.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
@@ -13,7 +16,7 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
   Builder b(module, name);
   Context c(b, config);
-  c.dtype = dtype, c.longest = shape.longest;
+  c.dtype = dtype, c.longest = shape.longest, c.formats = shape.formats;
   int64_t pages = shape.pages_of_text;
   if (pages == 0) pages = (config.max_seqlen + shape.pages.size - 1) / shape.pages.size;
   const auto ints = [&](const char* of, const Shape& s) { return b.param(of, {DType::kI32, s}); };
@@ -87,6 +90,27 @@ Result<std::unique_ptr<Runner>> Runner::create(std::shared_ptr<const ModelFiles>
   return r;
 }
 
+// Keeps a matrix in the blocks that it lies in, where the CPU computes on them. False: it has none.
+Result<bool> Runner::map_blocks(const WeightSpec& spec) {
+  const StoredTensor* stored = weights_->stored(spec.name);
+  if (stored == nullptr || !stored->format || !stored->has_rows() || rank_->device ||
+      options_.dtype != DType::kF32 || spec.type.shape.rank() != 2)
+    return false;
+  const TensorRef& rows = stored->rows;
+  const std::span<const int64_t> shape(rows.shape, 2);
+  const Type type{DType::kU8, Shape(shape)};
+  formats_[spec.name] = *stored->format;
+  if (stored->order.is_plain()) {
+    TEGULA_TRY(store_.borrow(spec.name, type, Box::whole(shape), rows.data, weights_));
+    return true;
+  }
+  const TensorRef here = TEGULA_TRY(store_.get(spec.name, type));
+  for (int64_t i = 0; i < rows.shape[0]; ++i)
+    std::memcpy(here.as<uint8_t>() + i * rows.shape[1], stored->row(i),
+                static_cast<size_t>(rows.shape[1]));
+  return true;
+}
+
 Status Runner::map_weights() {
   std::vector<ModelWeights::Weight> weights;
   const auto specs = TEGULA_TRY(model_weights(config_));
@@ -97,6 +121,7 @@ Status Runner::map_weights() {
   weights_ = TEGULA_TRY(ModelWeights::open(TEGULA_TRY(files_->weights()), config_, weights));
   std::vector<uint8_t> converted;  // on its way to a device
   for (size_t i = 0; i < specs.size(); ++i) {
+    if (TEGULA_TRY(map_blocks(specs[i]))) continue;
     const auto& [name, shape] = weights[i];
     const Type type{options_.dtype, specs[i].type.shape};
     const Box box = Box::whole(shape);
@@ -122,6 +147,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   options.plan.target =
       rank_->device ? rank_->device->target() : Target::this_cpu(rank_->pool.n_threads());
   options.passes.pass.is_inference = true;
+  options.passes.pass.quantises_rows = options_.quantises_activations;
   // A GPU's orders are a text's own without shards.
   options.passes.pass.mode = rank_->device ? Mode::kFast : options_.mode;
   auto module = std::make_shared<Module>();
@@ -131,7 +157,8 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
                       .pages_of_text = pages_of_text_,
                       .finds_best = finds_best(),
                       .has_lse = options_.has_lse,
-                      .longest = options_.longest};
+                      .longest = options_.longest,
+                      .formats = &formats_};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", most_read());
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));

@@ -35,6 +35,8 @@ struct RunnerOptions {
   int64_t longest = 0;  // tokens that a text may reach; 0: the context
   DType dtype = DType::kF32;
   Mode mode = Mode::kExact;
+  // Where weights lie in blocks, products are of activations in bytes, summed exactly; else of f32.
+  bool quantises_activations = true;
   TuneOptions tune;
   std::optional<DType> cache_dtype = {};  // of keys and values; none: dtype
   bool has_lse = false;                   // what log-probabilities need is computed, too
@@ -49,6 +51,7 @@ struct DecodingShape {
   bool finds_best = false;    // also the result best [n]: each row's largest logit
   bool has_lse = false;       // also the result lse [n]: log of the sum of exp of each row's logits
   int64_t longest = 0;        // tokens that a text may reach; 0: the context
+  const BlockFormats* formats = nullptr;  // of weights that lie in blocks; null: none does
 };
 // Adds it to the module; tokens, [n, 1] or [1, t], and the parameters that Decoding names -> logits
 // [n, vocab].
@@ -97,12 +100,15 @@ class Runner {
   bool has_state() const { return has_state_; }
   // All pages of the cache.
   PagePool pages() const { return {n_pages(), kPageSize}; }
+  // Whether some weights are computed on in the blocks that they lie in.
+  bool has_blocks() const { return !formats_.empty(); }
   std::vector<std::string> notes;  // for people: what the tuner did
 
  private:
   Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& config,
          const RunnerOptions& options);
   Status map_weights();
+  Result<bool> map_blocks(const WeightSpec& spec);
   Status make_plans();
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
   int64_t n_pages() const { return options_.batch * pages_of_text_; }
@@ -121,6 +127,7 @@ class Runner {
   std::unique_ptr<Rank> rank_;
   Store store_;
   std::shared_ptr<ModelWeights> weights_;  // the store borrows from it
+  BlockFormats formats_;                   // of those that are computed on as they lie
   bool is_checked_ = false;
   bool has_state_ = false;  // the model: a text at a time is read
   std::unique_ptr<Session> prefill_, decode_;

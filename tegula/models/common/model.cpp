@@ -3,6 +3,7 @@
 #include "tegula/base/position_runs.h"
 #include "tegula/models/decoder.h"
 #include "tegula/ops/attention.h"
+#include "tegula/ops/blocks.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/linear_cross_entropy.h"
 #include "tegula/ops/math.h"
@@ -13,8 +14,18 @@ Var Context::weight(const std::string& name, const Shape& shape, Init init, doub
                     bool decays) {
   const auto [place, is_new] = places_.try_emplace(name, specs_.size());
   if (!is_new) return vars_[place->second];
-  specs_.push_back({name, {dtype, shape}, init, stddev, decays, b.scope()});
-  vars_.push_back(b.weight(name, {dtype, shape}));
+  Type stored{dtype, shape};
+  const auto found = formats ? formats->find(name) : BlockFormats::const_iterator();
+  const bool is_blocks = formats && found != formats->end();
+  if (is_blocks) {
+    const BlockLayout& layout = layout_of(found->second);
+    stored.dtype = DType::kU8;
+    Dim& last = stored.shape[shape.rank() - 1];
+    last = last.bound() / layout.n_values * layout.n_bytes;
+  }
+  specs_.push_back({name, stored, init, stddev, decays, b.scope()});
+  const Var w = b.weight(name, stored);
+  vars_.push_back(is_blocks ? dequantise_blocks(w, found->second) : w);
   return vars_.back();
 }
 

@@ -310,7 +310,10 @@ Status ModelWeights::check(ThreadPool& pool) const {
   constexpr int64_t kBlock = 1 << 18;
   for (const auto& [name, parts] : parts_)
     for (const Part& p : parts) {
-      if (p.from.stored != nullptr) continue;  // it is checked where it is copied
+      if (p.from.stored != nullptr) {  // else it is checked where it is copied
+        if (p.from.stored->format) TEGULA_TRY(check_blocks(*p.from.stored, pool));
+        continue;
+      }
       const TensorRef& t = *p.from.tensor;
       const int64_t n = t.numel();
       std::atomic<int64_t> first{n};
