@@ -191,12 +191,16 @@ struct QuadSums {
     for (int m = 0; m < kM; ++m)
 #pragma GCC unroll 2
       for (int v = 0; v < kV; ++v) sum[m][v] = set1i(0);
-    constexpr int kStep = kVnni ? 8 : kSplits ? 8 : kLong;
-#pragma GCC unroll 4
+    constexpr int kStep = kVnni || kSplits ? 8 : kLong;
     for (int q = 0; q < quads; q += kStep) {
       const int n = quads - q < kStep ? quads - q : kStep;
       Vi low[kM][kV], high[kM][kV];
 #pragma GCC unroll 8
+      for (int m = 0; m < kM; ++m)
+#pragma GCC unroll 2
+        for (int v = 0; v < kV; ++v) low[m][v] = high[m][v] = set1i(0);
+          // A loop: unrolled, the compiler begins with all products, and keeps them in memory.
+#pragma GCC unroll 1
       for (int i = 0; i < n; ++i, strip += kV * kLanes * 4) {
         Vi u[kV], upper[kV];
 #pragma GCC unroll 2
@@ -216,25 +220,22 @@ struct QuadSums {
           for (int v = 0; v < kV; ++v) {
             if constexpr (kVnni) {
               sum[m][v] = dot4(sum[m][v], u[v], xs);
-              continue;
-            }
-            const Vi p = pairs_of(u[v], xs);
-            low[m][v] = i == 0 ? p : add16(low[m][v], p);
-            if constexpr (kSplits) {
-              const Vi r = pairs_of(upper[v], xs);
-              high[m][v] = i == 0 ? r : add16(high[m][v], r);
+            } else {
+              low[m][v] = add16(low[m][v], pairs_of(u[v], xs));
+              if constexpr (kSplits) high[m][v] = add16(high[m][v], pairs_of(upper[v], xs));
             }
           }
         }
       }
-      if constexpr (kVnni) continue;
+      if constexpr (!kVnni) {
 #pragma GCC unroll 8
-      for (int m = 0; m < kM; ++m)
+        for (int m = 0; m < kM; ++m)
 #pragma GCC unroll 2
-        for (int v = 0; v < kV; ++v) {
-          sum[m][v] = sum[m][v] + sum16(low[m][v]);
-          if constexpr (kSplits) sum[m][v] = sum[m][v] + shl<4>(sum16(high[m][v]));
-        }
+          for (int v = 0; v < kV; ++v) {
+            sum[m][v] = sum[m][v] + sum16(low[m][v]);
+            if constexpr (kSplits) sum[m][v] = sum[m][v] + shl<4>(sum16(high[m][v]));
+          }
+      }
     }
   }
 };
