@@ -26,6 +26,8 @@
 
 namespace tegula {
 
+// Spelt as the files' own documents do: the underscore tells Q4_1 from a Q41.
+// NOLINTBEGIN(readability-identifier-naming)
 enum class BlockFormat : uint8_t {
   kQ8_0,
   kQ4_0,
@@ -40,6 +42,7 @@ enum class BlockFormat : uint8_t {
   kIQ4_NL,
   kIQ4_XS,
 };
+// NOLINTEND(readability-identifier-naming)
 inline constexpr int kBlockFormats = 12;
 inline constexpr int kMostBlockValues = 256, kMostBlockGroups = 16;
 
