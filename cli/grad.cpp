@@ -3,6 +3,8 @@
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/paths.h"
+#include "cli/process.h"
+#include "tegula/text/token_rows.h"
 #include "tegula/train/gradients.h"
 
 namespace tegula::cli {
@@ -19,6 +21,7 @@ Status run(const Options& o) {
   const DType dtype = o.dtype == "f64" ? DType::kF64 : DType::kF32;
   const ModelGradients g = TEGULA_TRY(model_gradients(o.model, rows, dtype, o.threads));
   note_on_model(o.model);
+  if (!g.note.empty()) print_note(g.note);
   TEGULA_TRY(write_gradients(o.out, g));
   std::printf("loss %.9g; logits and %zu gradients are in %s\n", g.loss, g.grads.size(),
               o.out.c_str());

@@ -47,6 +47,15 @@ inline void append_utf8(std::string& out, char32_t c) {
   }
 }
 
+inline bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = first_code_point(text.substr(at));
+    if (!c.is_valid) return false;
+    at += c.n_bytes;
+  }
+  return true;
+}
+
 // How many bytes of `text` can be shown already, when more may follow: all but a sequence at the
 // end that is cut short. For text that arrives token by token.
 inline size_t showable_bytes(std::string_view text) {

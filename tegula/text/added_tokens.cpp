@@ -34,6 +34,32 @@ size_t space_behind(std::string_view text, size_t at) {
   return at;
 }
 
+// The class \w of the library's patterns.
+bool is_of_words(char32_t c) {
+  constexpr char32_t kLetters[][2] = {{0x200c, 0x200d},
+                                      {0x24b6, 0x24e9},
+                                      {0x1f130, 0x1f149},
+                                      {0x1f150, 0x1f169},
+                                      {0x1f170, 0x1f189}};
+  const Category of = category(c);
+  if (of <= Category::kMe || of == Category::kNd || of == Category::kNl || of == Category::kPc)
+    return true;
+  return std::any_of(std::begin(kLetters), std::end(kLetters),
+                     [c](const auto& r) { return r[0] <= c && c <= r[1]; });
+}
+
+bool is_alone(std::string_view text, size_t begin, size_t end) {
+  if (end < text.size()) {
+    const CodePoint behind = first_code_point(text.substr(end));
+    if (behind.is_valid && is_of_words(behind.value)) return false;
+  }
+  for (size_t n = 1; n <= 4 && n <= begin; ++n) {
+    const CodePoint before = first_code_point(text.substr(begin - n, n));
+    if (before.is_valid && before.n_bytes == n) return !is_of_words(before.value);
+  }
+  return true;
+}
+
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
@@ -60,6 +86,10 @@ void AddedTokens::Round::split(std::string_view text, std::vector<Piece>& out) c
     const AddedToken* found = at < done ? nullptr : this->at(text.substr(at));
     if (found == nullptr) {
       ++at;
+      continue;
+    }
+    if (found->is_word_alone && !is_alone(text, at, at + found->content.size())) {
+      at += found->content.size();
       continue;
     }
     const size_t begin = found->strips_left ? space_before(text, at, done) : at;

@@ -3,7 +3,8 @@
 // At each place the longest name wins, and the search goes on behind it. Names that a normaliser
 // does not touch are found first; the others, which are normalised themselves, in what is between
 // them once it is normalised, as in the `tokenizers` library. A name may take the white space
-// before it (strips_left) or behind it along. Cost: linear in the text, times the names that begin
+// before it (strips_left) or behind it along, or count only as a word alone, with no letter, mark,
+// digit or low line beside it. Cost: linear in the text, times the names that begin
 // with the same byte.
 #pragma once
 
@@ -21,6 +22,7 @@ struct AddedToken {
   bool strips_left = false, strips_right = false;
   bool is_normalized = false;
   bool is_special = false;  // no part of what a text says
+  bool is_word_alone = false;
 };
 
 class AddedTokens {

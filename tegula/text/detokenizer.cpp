@@ -22,21 +22,12 @@ size_t part_of_character(std::string_view text, bool& may_go_on) {
   may_go_on = n < length && n == text.size();
   return n;
 }
-
-bool is_text(std::string_view bytes) {
-  for (size_t at = 0; at < bytes.size();) {
-    const CodePoint c = first_code_point(bytes.substr(at));
-    if (!c.is_valid) return false;
-    at += c.n_bytes;
-  }
-  return true;
-}
 }  // namespace
 
 std::string Detokenizer::take(bool is_last) {
   std::string out;
   if (!run_.empty()) {
-    if (is_text(run_))
+    if (is_utf8(run_))
       out = run_;
     else
       for (size_t i = 0; i < run_.size(); ++i) out += kReplacement;
@@ -73,5 +64,12 @@ std::string Detokenizer::add(int32_t id) {
 }
 
 std::string Detokenizer::rest() { return take(true); }
+
+std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  Detokenizer d(tokenizer, true);
+  std::string text;
+  for (const int32_t id : ids) text += d.add(id);
+  return text += d.rest();
+}
 
 }  // namespace tegula

@@ -32,4 +32,7 @@ class Detokenizer {
   bool has_begun_ = false;
 };
 
+// All of it at once: what `tokenizers` makes of these ids.
+std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids);
+
 }  // namespace tegula

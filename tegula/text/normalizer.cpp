@@ -2,6 +2,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/io/utf8.h"
+#include "tegula/text/grapheme.h"
 #include "tegula/text/normal_form.h"
 #include "tegula/text/unicode.h"
 
@@ -102,6 +103,29 @@ std::string replace(std::string_view text, const TextPattern& pattern, std::stri
   return out;
 }
 
+// As the library does it: what a character with its marks begins with, if they are up to five
+// bytes, stands for all of them.
+std::string by_charsmap(std::string_view text, const Charsmap& charsmap) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t n = grapheme_bytes(text.substr(at));
+    const auto whole = n < 6 ? charsmap.shortest(text.substr(at, n)) : Charsmap::Match{};
+    if (whole.n_bytes > 0) {
+      out += whole.to;
+      at += n;
+      continue;
+    }
+    for (const size_t end = at + n; at < end;) {
+      const auto one = text.substr(at, first_code_point(text.substr(at)).n_bytes);
+      const auto match = charsmap.shortest(one);
+      out += match.n_bytes > 0 ? match.to : one;
+      at += one.size();
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Normalizer> Normalizer::read(const Json* normalizer) {
@@ -150,11 +174,24 @@ Status Normalizer::add(const Json& json) {
     step.lowers = is_true(json.find("lowercase"));
     const Json* accents = json.find("strip_accents");
     step.strips_accents = is_absent(accents) ? step.lowers : is_true(accents);
+  } else if (type == "Precompiled") {
+    TEGULA_TRY(check_keys(json, name, {"precompiled_charsmap"}));
+    step.kind = Kind::kPrecompiled;
+    const Json* map = json.find("precompiled_charsmap");
+    if (is_absent(map) || text_of(map).empty()) return {};  // nothing is replaced
+    step.charsmap = TEGULA_TRY(Charsmap::read(TEGULA_TRY(from_base64(text_of(map)))));
   } else {
     return unsupported(cat("its normalizer is of type ", type.empty() ? "none" : type));
   }
   steps_.push_back(std::move(step));
   return {};
+}
+
+bool Normalizer::moves_the_first() const {
+  constexpr Kind kMoves[] = {Kind::kReplace, Kind::kStripAccents, Kind::kStrip, Kind::kBert};
+  return std::any_of(steps_.begin(), steps_.end(), [&](const Step& s) {
+    return std::find(std::begin(kMoves), std::end(kMoves), s.kind) != std::end(kMoves);
+  });
 }
 
 std::string Normalizer::apply(std::string_view text) const {
@@ -183,6 +220,8 @@ std::string Normalizer::apply(const Step& step, std::string_view text) {
       return text.empty() ? "" : cat(step.text, text);
     case Kind::kReplace:
       return replace(text, step.pattern, step.text);
+    case Kind::kPrecompiled:
+      return by_charsmap(text, step.charsmap);
     case Kind::kBert:
       return by_parts(text, [&](std::u32string all) {
         if (step.cleans) all = clean(all);

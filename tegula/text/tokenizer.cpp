@@ -1,5 +1,6 @@
 #include "tegula/text/tokenizer.h"
 
+#include "tegula/base/algorithm.h"
 #include "tegula/text/tokenizer_forms.h"
 
 namespace tegula {
@@ -8,8 +9,9 @@ namespace {
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
 // In the order in which a file is tried.
-const TokenizerKind* const kKinds[] = {&kBytesTokenizer, &kCharsTokenizer, &kBpeTokenizer,
-                                       &kSentencePieceTokenizer, &kWordPieceTokenizer};
+const TokenizerKind* const kKinds[] = {&kBytesTokenizer,     &kCharsTokenizer,
+                                       &kBpeTokenizer,       &kSentencePieceTokenizer,
+                                       &kWordPieceTokenizer, &kUnigramTokenizer};
 
 // Up to the size that a kind may have: "bpe:".
 std::string_view stem(std::string_view name) { return name.substr(0, name.find(':') + 1); }
@@ -88,6 +90,15 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
     i == 0 ? text += first_token(ids[i]) : text += token(ids[i]);
   text.erase(0, stripped(text));
   return text;
+}
+
+std::span<const int32_t> Tokenizer::inner(std::span<const int32_t> ids) const {
+  const auto begins = std::span(before_), ends = std::span(behind_);
+  if (ids.size() >= begins.size() && std::equal(begins.begin(), begins.end(), ids.begin()))
+    ids = ids.subspan(begins.size());
+  if (ids.size() >= ends.size() && std::equal(ends.rbegin(), ends.rend(), ids.rbegin()))
+    ids = ids.first(ids.size() - ends.size());
+  return ids;
 }
 
 }  // namespace tegula

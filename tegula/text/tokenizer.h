@@ -10,8 +10,10 @@
 // Files: tokenizer.json and tokenizer_config.json, which `transformers` and `tokenizers` load as
 // they are and give equal ids. load() takes these and the forms of published models: byte-level BPE
 // (GPT-2, Llama 3, Qwen, GPT-4, o200k, StarCoder, DeepSeek, …), SentencePiece's BPE (Llama 2,
-// Mistral, Gemma) and WordPiece (BERT), with their normalisers, patterns and decoders; added tokens
-// (<|endoftext|>), found in text whole; templates that put ids before and behind it
+// Mistral, Gemma) and Unigram (T5, XLM-R), WordPiece (BERT), with their normalisers, patterns and
+// decoders; without a tokenizer.json also SentencePiece's own file (tokenizer.model, spiece.model),
+// with the ids of the sentencepiece library; added tokens (<|endoftext|>), found in text whole;
+// templates that put ids before and behind it
 // (<|begin_of_text|>), so that encode("") may give ids too. Ids are those of the `tokenizers`
 // library. Its truncation and padding are left to whoever makes batches. A normaliser, a vocabulary
 // that lacks bytes and WordPiece lose text: then decode() gives what the library's does, but bytes
@@ -53,6 +55,8 @@ class Tokenizer {
   Result<std::vector<int32_t>> encode(std::string_view text, bool adds = true) const;
   // Ids outside the vocabulary (a model may be padded to more) decode to U+FFFD.
   std::string decode(std::span<const int32_t> ids) const;
+  // Without the ids that encode() puts around a text, where they stand there.
+  std::span<const int32_t> inner(std::span<const int32_t> ids) const;
   // The bytes of one id behind others; may be a part of a character: see detokenizer.h.
   std::string_view token(int32_t id) const;
   // Those of the first id of a text, and how much of a text's beginning decode() takes away.
@@ -74,6 +78,9 @@ class Tokenizer {
  private:
   Tokenizer(std::string_view kind, Vocabulary vocabulary);
   static Result<Tokenizer> read(const Json& json);
+  static Result<Tokenizer> load_model(const std::string& directory, const std::string& name);
+  static Result<Tokenizer> parse_model(std::string_view bytes, const Json& config,
+                                       const Json& added_tokens);
 
   std::string_view kind_;
   std::vector<std::string> tokens_;  // the bytes of each id
@@ -85,7 +92,7 @@ class Tokenizer {
   static bool has(const std::vector<bool>& marks, int32_t id) {
     return id >= 0 && static_cast<size_t>(id) < marks.size() && marks[static_cast<size_t>(id)];
   }
-  std::vector<bool> is_byte_, is_special_;  // by id, of a loaded one
+  std::vector<bool> is_byte_, is_special_;   // by id, of a loaded one
   std::shared_ptr<const Json> loaded_json_;  // in place of these
 };
 

@@ -16,7 +16,8 @@ using Ids = std::unordered_map<std::string, int32_t>;  // by the names in the fi
 // Fills in ids, names and is_added. Ids must be 0, 1, 2, …
 Status read_names(const Json* added, TokenizerFile& file) {
   const Json* vocab = file.model.find("vocab");
-  if (vocab == nullptr || vocab->as<Json::Object>() == nullptr)
+  const auto* scored = vocab != nullptr ? vocab->as<Json::Array>() : nullptr;
+  if (vocab == nullptr || (vocab->as<Json::Object>() == nullptr && scored == nullptr))
     return invalid_argument("model.vocab is missing");
   const auto put = [&](const std::string& name, const Json* id) -> Status {
     const auto* value = id != nullptr ? id->as<int64_t>() : nullptr;
@@ -25,7 +26,19 @@ Status read_names(const Json* added, TokenizerFile& file) {
     file.ids[name] = static_cast<int32_t>(*value);
     return {};
   };
-  for (const Json::Member& m : *vocab->as<Json::Object>()) TEGULA_TRY(put(m.key, &m.value));
+  if (scored == nullptr)
+    for (const Json::Member& m : *vocab->as<Json::Object>()) TEGULA_TRY(put(m.key, &m.value));
+  for (const Json& each : list_of(vocab)) {  // [["<unk>", 0], ["▁the", -3.2], …]
+    const Json::Array& pair = list_of(&each);
+    if (pair.size() != 2 || pair[0].as<std::string>() == nullptr || !pair[1].is_number())
+      return invalid_argument(
+          cat("entry ", file.scores.size(), " of model.vocab is not a token with its score"));
+    const Json id(static_cast<int64_t>(file.scores.size()));
+    if (file.ids.contains(text_of(&pair[0])))
+      return invalid_argument(cat("model.vocab has '", text_of(&pair[0]), "' twice"));
+    TEGULA_TRY(put(text_of(&pair[0]), &id));
+    file.scores.push_back(pair[1].number(0));
+  }
   const Ids words = file.ids;
   if (const auto* list = added != nullptr ? added->as<Json::Array>() : nullptr)
     for (const Json& token : *list)
@@ -53,14 +66,12 @@ Result<std::vector<AddedToken>> read_added(const Json* list, const Ids& ids,
         check_keys(t, "added token",
                    {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
     const std::string content = text_of(t.find("content"));
-    if (is_true(t.find("single_word")))
-      return unsupported(cat("its added token '", content, "' is to be found as a word alone"));
     const Json* normalized = t.find("normalized");
     const bool is_normalized =
         normalized != nullptr ? is_true(normalized) : !is_true(t.find("special"));
     tokens.push_back({is_normalized ? normalizer.apply(content) : content, ids.at(content),
                       is_true(t.find("lstrip")), is_true(t.find("rstrip")), is_normalized,
-                      is_true(t.find("special"))});
+                      is_true(t.find("special")), is_true(t.find("single_word"))});
   }
   return tokens;
 }
@@ -132,6 +143,13 @@ Result<Tokenizer> Tokenizer::read(const Json& json) {
   TEGULA_TRY(read_names(json.find("added_tokens"), file));
   auto forms = std::make_shared<TextForms>();
   forms->normalizer = TEGULA_TRY(Normalizer::read(json.find("normalizer")));
+  // There it depends on where the library thinks that the first character came from.
+  const Normalizer& n = forms->normalizer;
+  if ((file.words.puts_first() && n.moves_the_first()) ||
+      (file.words.puts_behind_cuts() && !n.empty()))
+    return unsupported(
+        "its pre_tokenizer Metaspace puts a space in front of the first word alone, "
+        "and its normalizer may drop a character, or words are cut before");
   forms->decoder = TEGULA_TRY(Decoder::read(json.find("decoder")));
   std::vector<AddedToken> added =
       TEGULA_TRY(read_added(json.find("added_tokens"), file.ids, forms->normalizer));
@@ -161,12 +179,15 @@ Result<Tokenizer> Tokenizer::read(const Json& json) {
 
 Result<Tokenizer> Tokenizer::load(const std::string& directory) {
   const std::string path = join_path(directory, "tokenizer.json");
-  if (!path_exists(path))
-    for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt"})
+  if (!path_exists(path)) {
+    for (const char* model : {"tokenizer.model", "spiece.model"})
+      if (path_exists(join_path(directory, model))) return load_model(directory, model);
+    for (const char* other : {"vocab.json", "vocab.txt", "sentencepiece.bpe.model"})
       if (path_exists(join_path(directory, other)))
         return unsupported(cat("'", directory, "' has its tokenizer in ", other, ", not in ",
                                "tokenizer.json: let transformers write one, with ",
                                "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"));
+  }
   const std::string text = TEGULA_TRY(read_file(path));
   const auto json = Json::parse(text, path);
   auto tokenizer = json.ok() ? read(*json) : json.error();

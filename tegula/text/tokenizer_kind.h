@@ -42,6 +42,7 @@ struct TokenizerFile {
   std::unordered_map<std::string, int32_t> ids;  // by their names in the file
   std::vector<std::string> names;                // in the order of ids: 0, 1, 2, …
   std::vector<bool> is_added;                    // those that stand in no word
+  std::vector<double> scores{};                  // of Unigram's, by id
 };
 
 struct TokenizerKind {
@@ -54,6 +55,6 @@ struct TokenizerKind {
 };
 
 extern const TokenizerKind kBytesTokenizer, kBpeTokenizer, kCharsTokenizer, kSentencePieceTokenizer,
-    kWordPieceTokenizer;
+    kWordPieceTokenizer, kUnigramTokenizer;
 
 }  // namespace tegula

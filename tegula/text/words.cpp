@@ -133,7 +133,10 @@ Status Words::add_metaspace(const Json& json) {
   constexpr std::string_view kName = "pre_tokenizer Metaspace";
   TEGULA_TRY(check_keys(json, kName,
                         {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}));
-  if (!steps_.empty()) return unsupported("its pre_tokenizer Metaspace follows another");
+  if (!space_.empty() || prefix_ != Prefix::kNever)
+    return unsupported("its pre_tokenizer puts spaces in front of words twice");
+  before_ = std::move(steps_);
+  steps_.clear();
   space_ = TEGULA_TRY(need_text(json, kName, "replacement"));
   if (space_.empty()) return invalid_argument("its pre_tokenizer Metaspace replaces by nothing");
   // Older files say add_prefix_space.
@@ -192,23 +195,47 @@ Status Words::add(const Json& json) {
   return unsupported(cat("its ", name, " is not a form that tegula reads"));
 }
 
+void Words::change(std::string_view text, bool puts, std::string& to) const {
+  const std::string_view front = space_.empty() ? " " : std::string_view(space_);
+  if (puts && !text.starts_with(front) && !text.starts_with(' ')) to += front;
+  for (const char c : text)
+    if (c == ' ')
+      to += front;
+    else
+      to += c;
+}
+
 void Words::cut(std::string_view text, bool is_first, WordSink& to) const {
   if (text.empty()) return;
-  const std::string_view front = space_.empty() ? " " : std::string_view(space_);
-  const bool puts = prefix_ == Prefix::kAlways || (prefix_ == Prefix::kFirst && is_first);
-  if (space_.empty() && !(puts && !text.starts_with(' '))) {
+  const auto puts = [&](std::string_view piece) {
+    return prefix_ == Prefix::kAlways ||
+           (prefix_ == Prefix::kFirst && is_first && piece.data() == text.data());
+  };
+  if (space_.empty() && !(puts(text) && !text.starts_with(' '))) {
     cut_by(steps_, text, to);
     return;
   }
+  // Words are taken from it until the end.
   std::string changed;
-  changed.reserve(text.size() + text.size() / 4 + front.size());
-  if (puts && !text.starts_with(front) && !text.starts_with(' ')) changed += front;
-  for (const char c : text)
-    if (c == ' ')
-      changed += front;
-    else
-      changed += c;
-  cut_by(steps_, changed, to);
+  std::vector<size_t> ends;
+  changed.reserve(text.size() + text.size() / 4 + space_.size() + 1);
+  struct Pieces : WordSink {
+    explicit Pieces(std::vector<std::string_view>& all) : all(all) {}
+    void take(std::string_view piece) override { all.push_back(piece); }
+    std::vector<std::string_view>& all;
+  };
+  std::vector<std::string_view> pieces;
+  Pieces sink(pieces);
+  cut_by(before_, text, sink);
+  for (const std::string_view piece : pieces) {
+    change(piece, puts(piece), changed);
+    ends.push_back(changed.size());
+  }
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    cut_by(steps_, std::string_view(changed).substr(begin, end - begin), to);
+    begin = end;
+  }
 }
 
 }  // namespace tegula

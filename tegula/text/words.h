@@ -40,6 +40,9 @@ class Words {
   static Result<Words> read(const Json* pre_tokenizer);
 
   bool is_whole() const { return steps_.empty(); }
+  // Whether a space is put in front of the text alone; of its first word, once it is cut.
+  bool puts_first() const { return prefix_ == Prefix::kFirst; }
+  bool puts_behind_cuts() const { return puts_first() && !before_.empty(); }
   bool is_byte_level() const { return is_byte_level_; }
   // `is_first`: nothing stands before it in what is encoded.
   void cut(std::string_view text, bool is_first, WordSink& to) const;
@@ -49,6 +52,9 @@ class Words {
   Status add_byte_level(const Json& json);
   Status add_metaspace(const Json& json);
   enum class Prefix : uint8_t { kNever, kFirst, kAlways };
+  void change(std::string_view text, bool puts, std::string& to) const;
+  // Cut before a space is put in front of each piece.
+  std::vector<std::shared_ptr<const WordStep>> before_;
   // The text before it is cut: spaces replaced, one put in front.
   std::string space_;  // replaces spaces; empty: they stay
   Prefix prefix_ = Prefix::kNever;

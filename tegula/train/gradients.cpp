@@ -1,10 +1,10 @@
 #include "tegula/train/gradients.h"
 
 #include "tegula/base/algorithm.h"
-#include "tegula/io/json.h"
 #include "tegula/io/safetensors.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/models/checkpoint.h"
+#include "tegula/models/rotary.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/finite_hunt.h"
@@ -23,6 +23,7 @@ struct Problem {
 // tokens, targets, weights -> loss, logits, gradients in the order of the weights.
 Result<Problem> build(const ModelConfig& config, int64_t batch, int64_t seqlen) {
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
+  TEGULA_TRY(check_predicts(*model, "grad"));
   Problem p;
   Builder b(*p.module, "gradients");
   Context c(b, config);
@@ -129,6 +130,7 @@ Result<ModelGradients> model_gradients(const std::string& path,
   std::vector<HostTensor> out = TEGULA_TRY(run(p, in, dtype, threads));
   TEGULA_TRY(check_finite(p, in, out, dtype, threads));
   ModelGradients g;
+  g.note = note_on_rotary(config, seqlen);
   g.loss = out[0].at(0);
   g.logits = std::move(out[1]);
   for (size_t i = 0; i < p.weights.size(); ++i)
@@ -142,25 +144,6 @@ Status write_gradients(const std::string& path, const ModelGradients& g) {
   std::vector<NamedTensor> tensors = {{"loss", loss.ref()}, {"logits", g.logits.ref()}};
   for (const auto& [name, grad] : g.grads) tensors.push_back({name, grad.ref()});
   return write_safetensors(path, tensors);
-}
-
-Result<std::vector<std::vector<int32_t>>> read_token_rows(const std::string& path) {
-  const Json json = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
-  const Error wrong = invalid_argument(cat(path, ": is not rows of ids, [[1, 2, 3], [4, 5, 6]]"));
-  std::vector<std::vector<int32_t>> rows;
-  const auto* list = json.as<Json::Array>();
-  if (!list) return wrong;
-  for (const Json& row : *list) {
-    const auto* ids = row.as<Json::Array>();
-    if (!ids) return wrong;
-    auto& to = rows.emplace_back();
-    for (const Json& id : *ids) {
-      const auto* n = id.as<int64_t>();
-      if (!n || *n < 0 || *n > INT32_MAX) return wrong;
-      to.push_back(static_cast<int32_t>(*n));
-    }
-  }
-  return rows;
 }
 
 }  // namespace tegula

@@ -14,6 +14,7 @@ struct ModelGradients {
   double loss = 0;    // mean cross-entropy of predicting each next token
   HostTensor logits;  // [rows, length - 1, vocab_size]
   std::vector<std::pair<std::string, HostTensor>> grads;  // by the names in the checkpoint
+  std::string note;  // for people: LongRoPE's choice for rows of that length; "": there is none
 };
 
 // `rows` of equal length ≥ 2. f32 runs the compiled plan; f64 runs every op's reference in double
@@ -25,7 +26,5 @@ Result<ModelGradients> model_gradients(const std::string& path,
 
 // A safetensors file of "loss", "logits" and the gradients.
 Status write_gradients(const std::string& path, const ModelGradients& g);
-// Rows of ids from JSON: [[1, 2, 3], [4, 5, 6]].
-Result<std::vector<std::vector<int32_t>>> read_token_rows(const std::string& path);
 
 }  // namespace tegula

@@ -34,6 +34,7 @@ std::string untrained(const std::string& family) {
 
 TEST(Gradients, HaveTheNamesAndShapesOfTheCheckpoint) {
   for (const ModelDef* model : all_models()) {
+    if (model->sees_ahead) continue;
     const std::string family(model->name), dir = untrained(family);
     const auto g = model_gradients(dir, {{1, 2, 3, 4}, {255, 0, 9, 9}}, DType::kF32, 1);
     ASSERT_TRUE(g.ok()) << g.error().to_string();
@@ -62,16 +63,6 @@ TEST(Gradients, RefuseWhatDoesNotFitTheModel) {
   EXPECT_NE(message({{1, 2, 3, 4, 5, 6, 7, 8}}).find("at most 7"), std::string::npos);
   EXPECT_NE(message({{1, 2}, {1, 2, 3}}).find("equally long"), std::string::npos);
   EXPECT_NE(message({{1, 256}}).find("token 256"), std::string::npos);
-}
-
-TEST(Gradients, ReadRowsOfIds) {
-  const std::string path = ::testing::TempDir() + "rows.json";
-  ASSERT_TRUE(write_file(path, "[[1, 2], [3, 4]]").ok());
-  EXPECT_EQ(*read_token_rows(path), (std::vector<std::vector<int32_t>>{{1, 2}, {3, 4}}));
-  for (const char* wrong : {"[1, 2]", "{}", "[[1, -2]]", "[[1.5]]", "[[\"a\"]]"}) {
-    ASSERT_TRUE(write_file(path, wrong).ok());
-    EXPECT_FALSE(read_token_rows(path).ok()) << wrong;
-  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ random texts to compare on.
 ids of a few texts stand in: smaller ones, of which all of a form share vocabulary and merges.
 """
 
+import io
 import json
 import pathlib
 import random
@@ -107,6 +108,74 @@ def wordpiece(normalizer, words=None, cleanup=True):
     return t
 
 
+RULES = "41\t61\n65 301\tE9\n65 302 303\t1EC5\nFB01\t66 69\nD\t20\nD A\t20\nAD\t\nBD\t31 2F 32\nA0\t20\n3000\t20\n"
+
+
+def message(data):
+    """The fields of a protocol buffer: [(number, value or bytes)]."""
+    at, fields = 0, []
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        tag = varint()
+        n = {1: 8, 5: 4}.get(tag & 7)
+        value = varint() if tag & 7 in (0, 2) else data[at:at + n]
+        if tag & 7 == 2:
+            n, value = value, data[at:at + value]
+        at += n or 0
+        fields.append((tag >> 3, value))
+    return fields
+
+
+def trained_pieces(lines=CORPUS * 4, rules=None, **options):
+    """A SentencePiece model's bytes."""
+    import sentencepiece
+    model = io.BytesIO()
+    if rules is not None:
+        path = pathlib.Path("/tmp/tegula-rules.tsv")
+        path.write_text(rules)
+        options["normalization_rule_tsv"] = str(path)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([x.replace("\0", "") for x in lines]), model_writer=model, minloglevel=9,
+        **{"vocab_size": 300, "hard_vocab_limit": False, "character_coverage": .98, "num_threads": 1, **options})
+    return model.getvalue()
+
+
+def precompiled(rule="nmt_nfkc"):
+    """SentencePiece's table of that name; in the fixture, where it would be large, one of a few rules."""
+    options = {"rules": RULES} if SIZE < 500 else {"normalization_rule_name": rule}
+    (spec,) = [v for k, v in message(trained_pieces(**options)) if k == 3]
+    (table,) = [v for k, v in message(spec) if k == 2]
+    return normalizers.Precompiled(table)
+
+
+def unigram(normalizer, words, byte_fallback=False, decoder=None):
+    """Pieces chosen by their scores."""
+    special = ["<unk>", "<s>", "</s>"] + ([f"<0x{b:02X}>" for b in range(256)] if byte_fallback else [])
+    t = Tokenizer(models.Unigram())
+    t.normalizer, t.pre_tokenizer = normalizer, words
+    t.train_from_iterator(CORPUS * 4, trainers.UnigramTrainer(
+        vocab_size=SIZE, show_progress=False, special_tokens=special, unk_token="<unk>"))
+    file = json.loads(t.to_str())
+    file["model"]["byte_fallback"] = byte_fallback
+    t = Tokenizer.from_str(json.dumps(file))
+    t.decoder = decoder or decoders.Metaspace()
+    t.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 2)])
+    t.add_special_tokens(["<|user|>"])
+    t.add_tokens([AddedToken("the", single_word=True), AddedToken("Ké", single_word=True, normalized=False),
+                  AddedToken("<Tool>", lstrip=True, rstrip=True)])
+    return t
+
+
 def llama2():
     return normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
 
@@ -160,6 +229,20 @@ GROUPS = {
         "no-unknown": lambda: sentencepiece(llama2(), byte_fallback=False, unk_token=None),
         "never": lambda: sentencepiece(None, P.Metaspace(prepend_scheme="never"), decoders.Metaspace(
             prepend_scheme="never"), ignore_merges=True),
+    },
+    "unigram": {
+        "t5": lambda: unigram(precompiled(), P.Metaspace(prepend_scheme="always")),
+        "xlmr": lambda: unigram(N.Sequence([precompiled("nmt_nfkc_cf"), N.Replace(S(" {2,}"), " ")]),
+                                P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="always")])),
+        "albert": lambda: unigram(N.Sequence([N.Replace("''", '"'), N.NFKD(), N.StripAccents(), N.Lowercase(),
+                                              precompiled()]), P.Metaspace(prepend_scheme="always")),
+        "unigram-first": lambda: unigram(N.Sequence([N.NFKD(), precompiled()]),
+                                         P.Metaspace(prepend_scheme="first")),
+        "unigram-bytes": lambda: unigram(None, P.Metaspace(prepend_scheme="first", split=False), True,
+                                         decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(),
+                                                            decoders.Fuse(), decoders.Strip(" ", 1, 0)])),
+        "words-first": lambda: unigram(None, P.Sequence([P.WhitespaceSplit(),
+                                                             P.Metaspace(prepend_scheme="first")])),
     },
     "wordpiece": {
         "bert": lambda: wordpiece(N.BertNormalizer()),

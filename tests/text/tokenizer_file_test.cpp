@@ -124,8 +124,6 @@ TEST_F(Llama3File, OtherFormsAreRefused) {
   refuse("\"fuse_unk\"", "\"fused\"", "model has the key fused");
   refuse("\"byte_fallback\": false", "\"byte_fallback\": true", "byte_fallback");
   refuse("\"TemplateProcessing\"", "\"Reversal\"", "post_processor is of type Reversal");
-  refuse("\"lstrip\": false", "\"single_word\": true",
-         "'<|begin|>' is to be found as a word alone");
   expect_error(load_with("[259]", "[]"), Code::kInvalidArgument, {"'<|begin|>'", "no ids"});
   expect_error(load_with("[259]", "[999]"), Code::kInvalidArgument, {"id 999 of 263"});
   expect_error(load_with("\"unk_token\": null", "\"unk_token\": \"<?>\""), Code::kInvalidArgument,

@@ -326,8 +326,8 @@ TEST(Tokenizer, BadKindsAndFilesAreErrors) {
     return Tokenizer::load(dir.path());
   };
   EXPECT_TRUE(load_with("\"BPE\"", "\"BPE\"").ok());
-  expect_error(load_with("\"BPE\"", "\"Unigram\""), Code::kUnsupported,
-               {"Unigram", "tokenizer.json"});
+  expect_error(load_with("\"BPE\"", "\"Unheard\""), Code::kUnsupported,
+               {"Unheard", "tokenizer.json"});
   expect_error(load_with("\"normalizer\": null", "\"normalizer\": {}"), Code::kUnsupported,
                {"normalizer"});
   expect_error(load_with("\"a\": 97", "\"a\": 98"), Code::kInvalidArgument, {"are not 0, 1, 2"});
