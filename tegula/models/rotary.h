@@ -25,8 +25,11 @@ struct Rotary {
 // by a list, of two. [Chen et al. 2023; Dubey et al. 2024; Peng et al. 2023; Ding et al. 2024]
 Rotary rotary_of(const ModelConfig& config, int64_t longest);
 Rotary rotary_of_all(const ModelConfig& config, int64_t layer, int64_t longest);
-// "angles are longrope's for texts of more than 4096 tokens, …": what LongRoPE chose; "": it is
-// none.
+// Up to so many tokens that a text may reach, LongRoPE's short list is for it, beyond them the long
+// one; 0: there is one list for all that the context holds.
+int64_t short_context(const ModelConfig& config);
+// "texts that may reach 5000 tokens, and 4096 were trained at first: …": what LongRoPE chose for
+// them; "": it is none.
 std::string note_on_rotary(const ModelConfig& config, int64_t longest);
 
 namespace setting {

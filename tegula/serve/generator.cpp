@@ -39,6 +39,7 @@ struct Generator::Text {
   int64_t n_cached = 0;        // tokens
   bool is_read_again = false;  // from `first` on: the cache is full, or there is none
   bool is_done = false;
+  int64_t longest = 0;  // tokens that it may reach
 };
 
 // Texts that are made together: those that have begun, by their place among the requests.
@@ -65,6 +66,7 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   g->config_ = TEGULA_TRY(load_model_config(*g->files_));
   g->dtype_ = dtype;
   const ModelDef* model = TEGULA_TRY(find_model(g->config_.type));
+  TEGULA_TRY(check_predicts(*model, "generate"));
   if (dtype != DType::kF32 && !model->f32_only.empty())
     return unsupported(cat(model->f32_only, ": leave out --dtype ", dtype));
   std::string note;
@@ -91,7 +93,9 @@ Status Generator::prepare(const RunnerOptions& options) {
   const auto start = Clock::now();
   const RunnerOptions o = completed(options);
   caches_ = o.caches;
-  if (std::string note = note_on_rotary(config_, o.longest); !note.empty())
+  const int64_t shortest = shortest_ > 0 ? shortest_ : config_.max_seqlen;
+  if (is_long(shortest) != is_long(longest())) notes.push_back(note_on_rotary(config_, shortest));
+  if (std::string note = note_on_rotary(config_, longest()); !note.empty())
     notes.push_back(std::move(note));
   runner_ = TEGULA_TRY(Runner::create(files_, config_, o));
   schedule_ = {runner_->pages(), {}};
@@ -121,6 +125,15 @@ bool Generator::is_end_of_text(int32_t token, const GenerateEnd& end) const {
   return end.at_end_of_text && (has(end_of_text_) || has(end.at_tokens));
 }
 
+bool Generator::is_long(int64_t longest) const {
+  const int64_t n = short_context(config_);
+  return n > 0 && longest > n;
+}
+
+int64_t Generator::longest(int64_t n_prompt, int64_t max_tokens) const {
+  return std::min(config_.max_seqlen, n_prompt + std::min(max_tokens, config_.max_seqlen));
+}
+
 Result<std::string> Generator::check(std::string_view prompt, int64_t max_tokens,
                                      Overflow overflow) {
   return check(TEGULA_TRY(tokenizer_->encode(prompt)), max_tokens, overflow);
@@ -131,7 +144,9 @@ Result<std::string> Generator::check(std::span<const int32_t> prompt, int64_t ma
   const auto n = static_cast<int64_t>(prompt.size());
   if (n == 0) return empty_prompt();
   const int64_t context = config_.max_seqlen;
-  longest_ = std::max(longest_, std::min(context, n + max_tokens));
+  const int64_t most = longest(n, max_tokens);
+  longest_ = std::max(longest_, most);
+  shortest_ = shortest_ == 0 ? most : std::min(shortest_, most);
   // The last token is never read.
   if (n + max_tokens - 1 <= context) return std::string();
   if (overflow == Overflow::kStop) {
@@ -153,13 +168,16 @@ Result<Generator::Text> Generator::begin(const TextRequest& request, GenerateSta
          Detokenizer(*tokenizer_, request.is_turn)};
   if (t.all.empty()) return empty_prompt();
   stats = {.prompt_tokens = static_cast<int64_t>(t.all.size())};
+  t.longest = longest(stats.prompt_tokens, request.max_tokens);
   stats.load_ms = load_ms_;
   // A prompt longer than the context: its end counts.
   const auto room = static_cast<size_t>(config_.max_seqlen);
   if (t.all.size() > room && end.overflow == Overflow::kStop)
     return too_long(stats.prompt_tokens, config_.max_seqlen);
   t.first = static_cast<int64_t>(t.all.size() - std::min(t.all.size(), room));
-  if (request.is_turn && t.first == 0) keep_beginning(t);
+  // By LongRoPE's other list every key is another.
+  const bool has_its_angles = is_long(t.longest) == is_long(kept_longest_);
+  if (request.is_turn && t.first == 0 && has_its_angles) keep_beginning(t);
   forget();
   stats.kept_tokens = t.n_cached;
   return t;
@@ -288,7 +306,7 @@ Status Generator::take_step(Made& made, const ScheduledStep& step, const Generat
     draws = draws || wants_logits(*t.request);
     const auto from = static_cast<size_t>(t.first + p.first);
     pieces.push_back({schedule_.find(p.id)->cached.pages, p.first,
-                      std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens))});
+                      std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens)), t.longest});
     decodes = decodes || (!caches_ && t.stats->new_tokens > 0);
   }
   Status ran = step.reads ? runner_->read(pieces, draws) : runner_->decode(pieces, draws);
@@ -327,6 +345,7 @@ void Generator::leave(Made& made) {
     if (t.request->is_turn && t.first == 0 && caches_) {
       kept_tokens_.assign(t.all.begin(), t.all.begin() + t.n_cached);
       kept_ = std::exchange(schedule_.find(id)->cached, {});
+      kept_longest_ = t.longest;
     }
     t.stats->prefill_ms = made.all.prefill_ms, t.stats->decode_ms = made.all.decode_ms;
     schedule_.end(id);

@@ -86,8 +86,9 @@ class Generator {
   Result<int64_t> cache_bytes(const RunnerOptions& options) const;
   // Tells what a request will meet: an error if nothing can come of it; a line for people if the
   // context will not hold it; else "".
-  // The longest text that was asked about before prepare() decides LongRoPE's angles and what the
-  // cache holds; without any, the context does.
+  // The longest text that was asked about before prepare() decides what the cache holds; without
+  // any, the context does. A text's LongRoPE angles are by the tokens that it may reach itself:
+  // prepare() notes them for the shortest and the longest one that was asked about.
   Result<std::string> check(std::string_view prompt, int64_t max_tokens, Overflow overflow);
   Result<std::string> check(std::span<const int32_t> prompt, int64_t max_tokens, Overflow overflow);
 
@@ -120,6 +121,8 @@ class Generator {
   RunnerOptions completed(const RunnerOptions& options) const;
   Result<Text> begin(const TextRequest& request, GenerateStats& stats, const GenerateEnd& end);
   ScheduledText arrival(const Text& text, int64_t id) const;
+  int64_t longest(int64_t n_prompt, int64_t max_tokens) const;
+  bool is_long(int64_t longest) const;  // of it LongRoPE's long list is
   Status admit(Made& made, const GenerateEnd& end);
   Status take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end);
   void leave(Made& made);
@@ -132,15 +135,16 @@ class Generator {
   std::shared_ptr<const ModelFiles> files_;
   std::vector<int64_t> end_of_text_;  // tokens
   ModelConfig config_;
-  DType dtype_ = DType::kF32;  // of the weights, whatever the file has
-  int64_t longest_ = 0;        // tokens that a text may reach, of those asked about
-  bool caches_ = true;         // else what was read is forgotten after each token
+  DType dtype_ = DType::kF32;           // of the weights, whatever the file has
+  int64_t shortest_ = 0, longest_ = 0;  // tokens that texts may reach, of those asked about
+  bool caches_ = true;                  // else what was read is forgotten after each token
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Runner> runner_;
   BatchSchedule schedule_;  // the cache's pages, and texts under way
   CachedText by_hand_;
   std::vector<int32_t> kept_tokens_;  // of the turn before, and
   CachedText kept_;                   // where the cache has them
+  int64_t kept_longest_ = 0;          // tokens that it might reach
   double load_ms_ = 0;
 };
 

@@ -5,9 +5,11 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/block_format.h"
 #include "tegula/base/round.h"
+#include "tegula/models/rotary.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/finite_hunt.h"
+#include "tegula/serve/map_weights.h"
 
 namespace tegula {
 
@@ -16,7 +18,7 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
   Builder b(module, name);
   Context c(b, config);
-  c.dtype = dtype, c.longest = shape.longest, c.formats = shape.formats;
+  c.dtype = dtype, c.formats = shape.formats;
   int64_t pages = shape.pages_of_text;
   if (pages == 0) pages = (config.max_seqlen + shape.pages.size - 1) / shape.pages.size;
   const auto ints = [&](const char* of, const Shape& s) { return b.param(of, {DType::kI32, s}); };
@@ -27,6 +29,7 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   d.slots = ints("slots", {shape.tokens});
   d.seqlens_k = ints("seqlens_k", {shape.texts});
   d.block_table = ints("block_table", {shape.texts, pages});
+  if (short_context(config) > 0) d.is_long = ints("is_long", row);
   if (!shape.is_one_each) {
     d.cu_seqlens_q = ints("cu_seqlens_q", {TEGULA_TRY(add(shape.texts, Dim(1)))});
     d.last = ints("last", {shape.texts});
@@ -48,6 +51,7 @@ Runner::Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& confi
       config_(config),
       options_(options),
       pages_of_text_(pages_of_text(config, options)),
+      short_context_(short_context(config)),
       rank_(options.device ? std::make_unique<Rank>(*options.device)
                            : std::make_unique<Rank>(options.threads)),
       store_(*rank_) {
@@ -56,7 +60,7 @@ Runner::Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& confi
                      (options_.caches ? 1 : options_.batch);
   const auto t = static_cast<size_t>(std::max(most_read(), options_.batch));
   const auto n = static_cast<size_t>(options_.batch);
-  tokens_.resize(t), slots_.resize(t), positions_.resize(t);
+  tokens_.resize(t), slots_.resize(t), positions_.resize(t), is_long_.resize(t);
   seqlens_k_.resize(n), last_.resize(n), cu_seqlens_q_.resize(n + 1);
   block_table_.resize(n * static_cast<size_t>(pages_of_text_));
   logits_.resize(n * static_cast<size_t>(config.vocab_size));
@@ -85,60 +89,9 @@ Result<std::unique_ptr<Runner>> Runner::create(std::shared_ptr<const ModelFiles>
                                                const ModelConfig& config,
                                                const RunnerOptions& options) {
   std::unique_ptr<Runner> r(new Runner(std::move(files), config, options));
-  TEGULA_TRY(r->map_weights());
+  r->weights_ = TEGULA_TRY(map_weights(*r->files_, config, options.dtype, *r->rank_, r->store_, r->formats_));
   TEGULA_TRY(r->make_plans());
   return r;
-}
-
-// Keeps a matrix in the blocks that it lies in, where the CPU computes on them. False: it has none.
-Result<bool> Runner::map_blocks(const WeightSpec& spec) {
-  const StoredTensor* stored = weights_->stored(spec.name);
-  if (stored == nullptr || !stored->format || !stored->has_rows() || rank_->device ||
-      options_.dtype != DType::kF32 || spec.type.shape.rank() != 2)
-    return false;
-  const TensorRef& rows = stored->rows;
-  const std::span<const int64_t> shape(rows.shape, 2);
-  const Type type{DType::kU8, Shape(shape)};
-  formats_[spec.name] = *stored->format;
-  if (stored->order.is_plain()) {
-    TEGULA_TRY(store_.borrow(spec.name, type, Box::whole(shape), rows.data, weights_));
-    return true;
-  }
-  const TensorRef here = TEGULA_TRY(store_.get(spec.name, type));
-  for (int64_t i = 0; i < rows.shape[0]; ++i)
-    std::memcpy(here.as<uint8_t>() + i * rows.shape[1], stored->row(i),
-                static_cast<size_t>(rows.shape[1]));
-  return true;
-}
-
-Status Runner::map_weights() {
-  std::vector<ModelWeights::Weight> weights;
-  const auto specs = TEGULA_TRY(model_weights(config_));
-  for (const WeightSpec& w : specs) {
-    const TensorRef t = contiguous_ref(nullptr, w.type);
-    weights.push_back({w.name, {t.shape, t.shape + t.rank}});
-  }
-  weights_ = TEGULA_TRY(ModelWeights::open(TEGULA_TRY(files_->weights()), config_, weights));
-  std::vector<uint8_t> converted;  // on its way to a device
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (TEGULA_TRY(map_blocks(specs[i]))) continue;
-    const auto& [name, shape] = weights[i];
-    const Type type{options_.dtype, specs[i].type.shape};
-    const Box box = Box::whole(shape);
-    if (const TensorRef t = weights_->mapped(name, box, options_.dtype); t.data != nullptr) {
-      TEGULA_TRY(store_.borrow(name, type, box, t.data, weights_));
-      continue;
-    }
-    const TensorRef here = TEGULA_TRY(store_.get(name, type));
-    TensorRef host = here;
-    if (rank_->device) {
-      converted.resize(static_cast<size_t>(type.bytes()));
-      host.data = converted.data();
-    }
-    TEGULA_TRY(weights_->copy(name, box, host));
-    if (rank_->device) TEGULA_TRY(store_.fill(name, host));
-  }
-  return {};
 }
 
 Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_one_each) {
@@ -157,7 +110,6 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
                       .pages_of_text = pages_of_text_,
                       .finds_best = finds_best(),
                       .has_lse = options_.has_lse,
-                      .longest = options_.longest,
                       .formats = &formats_};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", most_read());
@@ -177,6 +129,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   for (const auto& [parameter, data] : parameters)
     if (!is_one_each || (data != cu_seqlens_q_.data() && data != last_.data()))
       TEGULA_TRY(s->bind_input(parameter, data));
+  if (short_context_ > 0) TEGULA_TRY(s->bind_input("is_long", is_long_.data()));
   return s;
 }
 
@@ -223,7 +176,9 @@ Status Runner::check(std::span<const Piece> pieces, int64_t most_tokens) {
 void Runner::lay_out(std::span<const Piece> pieces, bool pads) {
   size_t t = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto& [pages, first, tokens] = pieces[i];
+    const auto& [pages, first, tokens, longest] = pieces[i];
+    const bool is_long = longest == 0 || longest > short_context_;
+    const size_t begin = t;
     cu_seqlens_q_[i] = static_cast<int32_t>(t);
     int64_t at = first;
     for (const int32_t token : tokens) {
@@ -236,6 +191,8 @@ void Runner::lay_out(std::span<const Piece> pieces, bool pads) {
     for (const int64_t end = pads ? std::min(round_up(at, kPageSize), config_.max_seqlen) : at;
          at < end; ++at, ++t)
       tokens_[t] = 0, positions_[t] = at, slots_[t] = slots_[t - 1] + 1;
+    std::fill(is_long_.begin() + static_cast<int64_t>(begin),
+              is_long_.begin() + static_cast<int64_t>(t), is_long ? 1 : 0);
     seqlens_k_[i] = static_cast<int32_t>(at);
     const auto row = block_table_.begin() + static_cast<int64_t>(i) * pages_of_text_;
     const auto n = std::min(static_cast<int64_t>(pages.size()), pages_of_text_);

@@ -32,7 +32,7 @@ struct RunnerOptions {
   int64_t batch = 1;
   int64_t chunk = 0;    // tokens that are read at once, at most; 0: the context; all texts' if not
   bool caches = true;   // false: for a token all of its text is read again, as without a KV cache
-  int64_t longest = 0;  // tokens that a text may reach; 0: the context
+  int64_t longest = 0;  // tokens that a text may reach, of which the cache has room; 0: the context
   DType dtype = DType::kF32;
   Mode mode = Mode::kExact;
   // Where weights lie in blocks, products are of activations in bytes, summed exactly; else of f32.
@@ -50,7 +50,6 @@ struct DecodingShape {
   int64_t pages_of_text = 0;  // at most; 0: those of the context
   bool finds_best = false;    // also the result best [n]: each row's largest logit
   bool has_lse = false;       // also the result lse [n]: log of the sum of exp of each row's logits
-  int64_t longest = 0;        // tokens that a text may reach; 0: the context
   const BlockFormats* formats = nullptr;  // of weights that lie in blocks; null: none does
 };
 // Adds it to the module; tokens, [n, 1] or [1, t], and the parameters that Decoding names -> logits
@@ -76,6 +75,7 @@ class Runner {
     std::span<const int32_t> pages;   // that the text has, in order
     int64_t first = 0;                // position of the first of these tokens
     std::span<const int32_t> tokens;  // behind those that the pages hold
+    int64_t longest = 0;              // tokens that the text may reach; 0: the context
   };
   // As many pieces as the batch holds, of different texts, and as many tokens as a chunk; a model
   // with a state reads one piece. logits(i) are those after piece i. If only the largest is wanted
@@ -107,8 +107,6 @@ class Runner {
  private:
   Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& config,
          const RunnerOptions& options);
-  Status map_weights();
-  Result<bool> map_blocks(const WeightSpec& spec);
   Status make_plans();
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
   int64_t n_pages() const { return options_.batch * pages_of_text_; }
@@ -123,7 +121,7 @@ class Runner {
   std::shared_ptr<const ModelFiles> files_;
   ModelConfig config_;
   RunnerOptions options_;
-  int64_t pages_of_text_;
+  int64_t pages_of_text_, short_context_;
   std::unique_ptr<Rank> rank_;
   Store store_;
   std::shared_ptr<ModelWeights> weights_;  // the store borrows from it
@@ -134,6 +132,7 @@ class Runner {
   // Parameters of both plans, as Decoding names them.
   std::vector<int32_t> tokens_, slots_, seqlens_k_, block_table_, cu_seqlens_q_, last_;
   std::vector<int64_t> positions_;
+  std::vector<int32_t> is_long_;
   std::vector<float> logits_, lse_;
   std::vector<int32_t> best_;
   std::vector<int64_t> extents_;  // of the last run

@@ -4,7 +4,7 @@ sends as `tegula plan --mesh` says."""
 import json
 import unittest
 
-from case import CliTest
+from case import CliTest, INPUT
 
 RUN = ("--steps 3 --batch 8 --seqlen 32 --n-layers 2 --n-heads 4 --d-model 64 --warmup 1 --eval-every 0 --lr 0.01 "
        "--threads 1 --json").split()
@@ -157,6 +157,12 @@ class Ranks(CliTest):
                 done = refused(*flags)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(why, done.stderr)
+        # Queries and fewer keys in one weight: a sharding cuts all parts alike.
+        phi3 = "--model phi3 --n-layers 1 --n-heads 4 --d-model 16 --batch 2 --seqlen 8 --steps 1".split()
+        done = self.run_tool("train", "--data", self.text, *phi3, "--n-kv-heads", 2, "--mesh", "tp=2")
+        self.expect_error(done, INPUT, "tp=2", "4 n_heads", "2 n_kv_heads", "qkv_proj.weight", "--zero")
+        self.expect_ok(self.run_tool("train", "--data", self.text, *phi3, "--n-kv-heads", 2, "--mesh", "dp=2"))
+        self.expect_ok(self.run_tool("train", "--data", self.text, *phi3, "--mesh", "tp=2"))
         done = self.run_tool("train", "--data", self.text, *"--model lstm --n-layers 1 --d-model 16 --batch 2 --seqlen 8 "
                              "--steps 1 --mesh dp=2 --mode exact".split())
         self.assertIn("carries sums from round to round", done.stderr)

@@ -78,6 +78,8 @@ TEST(Rotary, DividesAngles) {
   EXPECT_NE(note_on_rotary(c, 16).find("short_factor"), std::string::npos);
   EXPECT_NE(note_on_rotary(c, 17).find("reach 17 tokens, and 16 were"), std::string::npos);
   EXPECT_EQ(note_on_rotary(llama("\"head_dim\": 8").value(), 17), "");
+  EXPECT_EQ(short_context(c), 16);
+  EXPECT_EQ(short_context(llama("\"head_dim\": 8").value()), 0);
 }
 
 TEST(Rotary, TurnsAPartOfAHead) {

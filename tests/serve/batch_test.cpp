@@ -6,35 +6,13 @@
 
 #include "tegula/base/philox.h"
 #include "tegula/io/file.h"
+#include "tegula/io/json.h"
+#include "tegula/io/safetensors.h"
 #include "tegula/serve/generator.h"
-#include "tegula/train/trainer.h"
+#include "tests/serve/small_model.h"
 
 namespace tegula {
 namespace {
-
-constexpr int64_t kContext = 160;  // several pages, so that texts' pages interleave
-
-// A model of each family, hardly trained: its logits are close to each other, so that a bit of
-// difference has a chance to be another token.
-std::string model_of(const std::string& type) {
-  const std::string dir = ::testing::TempDir() + "batch_" + type;
-  if (path_exists(dir + "/out/latest")) return dir + "/out";
-  EXPECT_TRUE(make_directories(dir).ok());
-  TrainConfig c;
-  c.data = dir + "/text.txt", c.out = dir + "/out";
-  std::string text;
-  for (int i = 0; i < 2400; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 23);
-  EXPECT_TRUE(write_file(c.data, text).ok());
-  c.model.type = type;
-  c.model.n_layers = 2, c.model.n_heads = 4, c.model.d_model = 64, c.model.max_seqlen = kContext;
-  if (type == "llama" || type == "moe") c.model.n_kv_heads = 2;
-  if (type == "moe") c.model.n_experts = 4, c.model.n_experts_per_token = 2;
-  c.batch = 2, c.steps = 2, c.eval_every = 0, c.threads = 1;
-  auto t = Trainer::create(c);
-  EXPECT_TRUE(t.ok()) << t.error().to_string();
-  EXPECT_TRUE((*t)->run(std::atomic<bool>{false}).ok());
-  return c.out;
-}
 
 struct Made {
   std::vector<std::string> texts;
@@ -99,6 +77,66 @@ TEST_P(Batch, EachTextIsWhatItIsAlone) {
         EXPECT_EQ(m.texts, want);
         if (batch >= 5) EXPECT_EQ(m.all.decode_steps, 59);
       }
+}
+
+// LongRoPE's list follows the tokens that a text may reach itself, not those of its companions: 32
+// and 122 here, where 40 were trained at first. Its angles are as in a model that has the list
+// alone.
+TEST(LongRope, IsChosenByEachText) {
+  const std::string plain = model_of("phi3");
+  const auto with = [&](const std::string& name, const char* lists) {
+    const std::string dir = ::testing::TempDir() + "batch_longrope_" + name;
+    EXPECT_TRUE(make_directories(dir).ok());
+    EXPECT_TRUE(
+        write_file(dir + "/tokenizer.json", read_file(plain + "/latest/tokenizer.json").value())
+            .ok());
+    // Products are larger than after so few steps, so that it matters where a token stands.
+    const auto file = SafetensorsFile::open(plain + "/latest/model.safetensors").value();
+    std::vector<std::vector<float>> held;
+    std::vector<NamedTensor> tensors;
+    for (const NamedTensor& t : file.tensors()) {
+      const auto* x = t.tensor.as<float>();
+      held.emplace_back(x, x + t.tensor.numel());
+      if (t.name.find("proj") != t.name.npos)
+        for (float& w : held.back()) w *= 8;
+      TensorRef scaled = t.tensor;
+      scaled.data = held.back().data();
+      tensors.push_back({t.name, scaled});
+    }
+    EXPECT_TRUE(write_safetensors(dir + "/model.safetensors", tensors).ok());
+    Json config = Json::parse(read_file(plain + "/latest/config.json").value(), "c").value();
+    config.set("original_max_position_embeddings", 40);
+    config.set("rope_scaling", Json::parse(lists, "l").value());
+    config.set("rope_parameters", nullptr);
+    EXPECT_TRUE(write_file(dir + "/config.json", config.dump()).ok());
+    return dir;
+  };
+  const auto scaling = [](const char* s, const char* l) {
+    return cat(R"({"type": "longrope", "short_factor": [)", s, R"(], "long_factor": [)", l, "]}");
+  };
+  const char* const kOnes = "1, 1, 1, 1, 1, 1, 1, 1";
+  const char* const kMany = "9, 8, 7, 6, 5, 4, 3, 2";
+  const std::string both = with("both", scaling(kOnes, kMany).c_str()),
+                    shorts = with("short", scaling(kOnes, kOnes).c_str()),
+                    longs = with("long", scaling(kMany, kMany).c_str());
+  const std::vector<std::string> each = {"abcdefghijklmnop", prompts()[3] + prompts()[2]};
+  RunnerOptions options{.threads = 2, .batch = 2};
+  const auto all = make(both, each, options, 16).texts;
+  EXPECT_EQ(all[0], make(shorts, each, options, 16).texts[0]);
+  EXPECT_EQ(all[1], make(longs, each, options, 16).texts[1]);
+  EXPECT_NE(all[0], make(longs, each, options, 16).texts[0]);
+  EXPECT_NE(all[1], make(shorts, each, options, 16).texts[1]);
+  for (size_t i = 0; i < each.size(); ++i)
+    EXPECT_EQ(all[i], make(both, {each[i]}, options, 16).texts[0]);
+  // Both choices are noted, each by one of the texts asked about.
+  auto g = Generator::open(both).value();
+  for (const std::string& p : each) EXPECT_TRUE(g->check(p, 16, Overflow::kSlide).ok());
+  ASSERT_TRUE(g->prepare(options).ok());
+  ASSERT_EQ(g->notes.size(), 2u);
+  EXPECT_NE(g->notes[0].find("reach 32 tokens, and 40 were"), std::string::npos) << g->notes[0];
+  EXPECT_NE(g->notes[0].find("short_factor"), std::string::npos);
+  EXPECT_NE(g->notes[1].find("reach 122 tokens"), std::string::npos);
+  EXPECT_NE(g->notes[1].find("long_factor"), std::string::npos);
 }
 
 // Read again for each token, in one piece and in chunks; some contexts slide meanwhile. In f32

@@ -113,13 +113,20 @@ Rotary rotary_of_all(const ModelConfig& m, int64_t, int64_t longest) {
   return rotary_of(m, longest);
 }
 
+int64_t short_context(const ModelConfig& m) {
+  const std::string text = m.text(setting::kRopeScaling);
+  if (text.empty()) return 0;
+  const Scaling s{*Json::parse(text, "rope_scaling"), m};
+  return s.is("longrope") && is_long(s, m.max_seqlen) ? static_cast<int64_t>(s.original()) : 0;
+}
+
 std::string note_on_rotary(const ModelConfig& m, int64_t longest) {
   const std::string text = m.text(setting::kRopeScaling);
   if (text.empty()) return "";
   const Scaling s{*Json::parse(text, "rope_scaling"), m};
   if (!s.is("longrope")) return "";
-  return cat("texts may reach ", longest, " tokens, and ", s.original(),
-             " were trained at first: angles are divided by LongRoPE's ",
+  return cat("texts that may reach ", longest, " tokens, and ", s.original(),
+             " were trained at first: their angles are divided by LongRoPE's ",
              is_long(s, longest) ? "long" : "short", "_factor throughout");
 }
 

@@ -1,0 +1,19 @@
+// A model's weights in a store: where they lie in their files, as far as these have the dtype, or
+// lie in blocks that the CPU computes on; the others are copied.
+#pragma once
+
+#include "tegula/base/memory.h"
+#include "tegula/models/checkpoint.h"
+#include "tegula/runtime/store.h"
+
+namespace tegula {
+
+// Of the rank whose store it is; the store borrows from what is returned. `formats` gets those of
+// the weights that stay in blocks, which Context::formats must know. Errors: those of ModelWeights;
+// no memory.
+Result<std::shared_ptr<ModelWeights>> map_weights(const ModelFiles& files,
+                                                  const ModelConfig& config, DType dtype,
+                                                  const Rank& rank, Store& store,
+                                                  BlockFormats& formats);
+
+}  // namespace tegula
