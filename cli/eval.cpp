@@ -15,7 +15,7 @@ namespace tegula::cli {
 
 namespace {
 struct Options {
-  std::string model, data, tokens, dtype = "f32", mode = "exact";
+  std::string model, data, tokens, dtype = "f32", mode = "exact", activations = "int8";
   EvaluateOptions evaluate;
   bool json = false;
 };
@@ -77,6 +77,7 @@ Status run(Options& o) {
                                                        {"--tokens", o.tokens},
                                                        {"--against", e.against}}));
   e.dtype = parse_dtype(o.dtype).value_or(DType::kF32);
+  e.quantises_activations = o.activations == "int8";
   e.mode = o.mode == "fast" ? Mode::kFast : Mode::kExact;
   int64_t bytes = 0;
   TokenRows rows;
@@ -123,6 +124,9 @@ void add_eval(const Command& app, int& exit_code) {
   cmd.add_option("--logits", o.evaluate.logits_path, "Safetensors file for the logits")
       .type_name("FILE");
   one_of(cmd.add_option("--dtype", o.dtype, "Of weights and activations"), {"f32", "bf16", "f16"});
+  one_of(cmd.add_option("--activations", o.activations,
+                        "Of products with weights in blocks: int8, summed exactly, or f32"),
+         {"int8", "f32"});
   one_of(cmd.add_option("--mode", o.mode, "exact: long sums in 8 fixed parts; fast: in one"),
          {"exact", "fast"});
   add_threads(cmd, o.evaluate.threads);

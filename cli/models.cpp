@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/process.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/models/config_keys.h"
@@ -67,8 +68,8 @@ void note_on_model(const std::string& path) {
   const auto files = ModelFiles::open(path, Check::kAllButTensors);
   const auto config = files.ok() ? (*files)->config() : files.error();
   if (!config.ok()) return;
-  const std::string note = note_on_keys(config->text, config->path);
-  if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : {(*files)->note(), note_on_keys(config->text, config->path)})
+    if (!note.empty()) print_note(note);
 }
 
 void add_models(const Command& app, int& exit_code) {

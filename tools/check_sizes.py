@@ -24,22 +24,22 @@ README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/base": 2_400,  # with what lies in tegula/ itself
-    "tegula/ir": 3_900,
-    "tegula/ops": 12_800,
+    "tegula/ir": 3_800,
+    "tegula/ops": 12_500,
     "tegula/tile": 2_300,
     "tegula/kernels": 800,  # their own headers, without KERNELS
     "tegula/cost": 500,
-    "tegula/passes": 8_800,
+    "tegula/passes": 8_550,
     "tegula/passes/superopt": 2_450,
     "tegula/plan": 5_700,
     "tegula/planner": 8_450,
-    "tegula/models": 5_800,
+    "tegula/models": 6_000,
     "tegula/io": 3_600,
-    "tegula/text": 7_750,
-    "tegula/runtime": 4_700,
+    "tegula/text": 8_600,
+    "tegula/runtime": 4_300,
     "tegula/comm": 2_000,  # transports, launch
-    "tegula/train": 4_200,
-    "tegula/serve": 2_450,
+    "tegula/train": 3_850,
+    "tegula/serve": 2_800,
     "tegula/report": 1_000,
     "cli": 6_950,
     "python": 1_450,

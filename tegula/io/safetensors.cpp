@@ -349,6 +349,13 @@ Status SafetensorsFile::read_header() {
   return {};
 }
 
+void SafetensorsFile::rename(std::string (*new_name)(std::string_view)) {
+  for (NamedTensor& t : tensors_) t.name = new_name(t.name);
+  std::erase_if(tensors_, [](const NamedTensor& t) { return t.name.empty(); });
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
+}
+
 const TensorRef* SafetensorsFile::find(std::string_view name) const {
   const auto at =
       std::lower_bound(tensors_.begin(), tensors_.end(), name,

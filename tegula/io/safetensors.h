@@ -70,6 +70,8 @@ class SafetensorsFile {
   std::span<const NamedTensor> tensors() const { return tensors_; }
   // The view of that name, or a null pointer.
   const TensorRef* find(std::string_view name) const;
+  // The tensors by other names; those that get "" are left out.
+  void rename(std::string (*new_name)(std::string_view));
   const Metadata& metadata() const { return metadata_; }
   const std::string& path() const { return path_; }
 

@@ -38,6 +38,10 @@ class WeightFiles {
       for (const NamedTensor& t : file.tensors()) f(std::string_view(t.name), find(t.name));
     for (const StoredTensor& t : stored_) f(std::string_view(t.name), find(t.name));
   }
+  // Of safetensors: by other names; those that get "" are left out.
+  void rename(std::string (*new_name)(std::string_view)) {
+    for (SafetensorsFile& f : files_) f.rename(new_name);
+  }
   // The path that errors about the model as a whole name: the one file, or the index.
   const std::string& path() const { return path_; }
 

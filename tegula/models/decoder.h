@@ -24,9 +24,14 @@ enum class FusedQkv : uint8_t { kNone, kInTurn, kByHead };
 
 // What the parts of a layer are called; those of a name that is not here, as Llama's are.
 struct LayerNames {
-  std::string_view stem = "model.", final_norm = "norm";
+  std::string_view stem = "model.", layers = "layers.", final_norm = "norm";
   std::string_view attention = "self_attn.", qkv = "qkv_proj", out = "o_proj";
-  std::string_view up = "up_proj", down = "down_proj";
+  std::string_view q = "q_proj", k = "k_proj", v = "v_proj";
+  std::string_view ffn = "mlp.", up = "up_proj", down = "down_proj";
+  // transformers names norms after the place where they stand.
+  std::string_view input_norm = "input_layernorm", attention_norm = "post_attention_layernorm",
+                   before_ffn = "pre_feedforward_layernorm",
+                   behind_ffn = "post_feedforward_layernorm";
 };
 
 // What stands in place of a feed-forward layer (common/experts.h).
@@ -44,6 +49,7 @@ struct Decoder {
   NormPlace norms = NormPlace::kPre;
   bool has_norm_bias = false;
   bool is_parallel = false;
+  bool sees_ahead = false;  // attention in both directions: ModelDef::sees_ahead
   QkNorm qk_norm = QkNorm::kNone;
   FusedQkv fused_qkv = FusedQkv::kNone;
   bool has_qkv_bias = false, has_out_bias = false, has_ffn_bias = false;

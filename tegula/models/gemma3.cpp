@@ -42,11 +42,11 @@ Status resolve(ModelConfig& m) {
   return {};
 }
 
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
+constexpr Field kFields[] = {{&kVocabSize, "vocab_size", 262208},
+                             {&kWidth, "hidden_size", 2304},
+                             {&kFfWidth, "intermediate_size", 9216},
+                             {&kLayers, "num_hidden_layers", 26},
+                             {&kHeads, "num_attention_heads", 8},
                              {&kKvHeads, "num_key_value_heads", 4},
                              {&kHeadDim, "head_dim", 256},
                              {&kContext, "max_position_embeddings", 131072},

@@ -50,6 +50,7 @@ struct Decoding {
   Var block_table;   // i32 [n, pages of a text]; the first also says where the text's state lies
   Var cu_seqlens_q;  // i32 [n + 1]: where each text's tokens begin; invalid: one of each
   Var last;          // i32 [n]: which token is a text's last; invalid with cu_seqlens_q
+  Var is_long;  // i32, as tokens: of a text past short_context() (rotary.h); invalid: none asks
 };
 
 class Context {
@@ -64,7 +65,10 @@ class Context {
   const Decoding* decoding = nullptr;     // null: this call's tokens are all there are
   std::vector<int64_t> order;             // runs of tokens' positions; none: 0, 1, …
   std::vector<Var> losses;                // scalars that a model adds to its training loss
-  int64_t longest = 0;  // tokens that a text may reach; 0: this call's, or the context
+  // i32 [batch], of a model that sees ahead: tokens of each row, whose length is a multiple of
+  // kRowPage; invalid: all.
+  Var lengths;
+  static constexpr int64_t kRowPage = 64;
 
   // The weight of that name; its spec is recorded on first use.
   Var weight(const std::string& name, const Shape& shape, Init init = Init::kNormal,
@@ -73,8 +77,8 @@ class Context {
 
   // x with a share p of its elements zeroed and the rest scaled by 1/(1-p).
   Var dropout(Var x);
-  // Causal attention with a KV cache (decoding), GQA and dropout as configured. q[b s h d],
-  // k, v[b s hk d]. The options are those of the family: a scale, a window, a cap.
+  // Attention with a KV cache (decoding), GQA and dropout as configured; causal, unless options say
+  // otherwise. q[b s h d], k, v[b s hk d]. The options are the family's: a scale, a window, a cap.
   Var attend(Var q, Var k, Var v, int64_t layer);
   Var attend(Var q, Var k, Var v, int64_t layer, AttentionOptions options);
   // Positions of this call's tokens, i64: 0, 1, … [seqlen], or of each token [batch, seqlen].
@@ -146,17 +150,26 @@ struct ModelDef {
   TensorNames names;
   std::span<const Cut> cuts;
   bool has_state = false;  // carries one from call to call: a row of tokens is one text's
+  // Each token sees those behind it, too: no next token can be predicted, and it makes vectors of
+  // texts (serve/embed.h). Decoder::sees_ahead says so to the layers.
+  bool sees_ahead = false;
   // Why it generates in f32 alone; empty: it does not.
   std::string_view f32_only;
 };
 
 std::span<const ModelDef* const> all_models();
+// Error: it sees ahead, and `what` ("generate") needs a model that predicts next tokens.
+Status check_predicts(const ModelDef& model, std::string_view what);
 Result<const ModelDef*> find_model(std::string_view name);
 
 // Mean cross-entropy of predicting targets, and in training the model's own losses.
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets);
 // The same of a hidden state that is there, without the model's own losses.
 Var hidden_loss(Context& c, const ModelDef& model, Var hidden, Var targets);
+// The terms of that mean, shaped as targets: lse - logits[target], f32 of f32 (and narrower)
+// states.
+// Of weights in blocks, from logits that are products with the head as it lies.
+Var hidden_losses(Context& c, const ModelDef& model, Var hidden, Var targets);
 // Logits of a hidden state [..., d_model], f32.
 Var hidden_logits(Context& c, const ModelDef& model, Var hidden);
 // Logits of every position, f32 [batch, seqlen, vocab_size], and of each text's last,

@@ -37,7 +37,8 @@ class ModelFiles {
 
   // The directory or file; of a run that of its checkpoint.
   virtual const std::string& path() const = 0;
-  // JSON with the keys of config.json.
+  // JSON with the keys of config.json; of a model of images and text, those of its text alone, as
+  // weights() has the weights.
   virtual Result<TextFile> config() const = 0;
   // The tensors, mapped, each in the type that it is stored in.
   virtual Result<WeightFiles> weights() const = 0;
@@ -50,11 +51,19 @@ class ModelFiles {
   virtual Result<TextFile> chat_template() const = 0;
   // JSON: the texts of special tokens that templates ask for, {"bos_token": "<s>", …}.
   virtual Result<TextFile> special_tokens() const { return TextFile{path(), "{}"}; }
+  // A small file that some kinds of models have besides, by its name in the directory
+  // ("1_Pooling/config.json"); its text is "" where there is none.
+  virtual Result<TextFile> other(std::string_view name) const {
+    return TextFile{std::string(name), ""};
+  }
   // The files that a model that is trained from this one keeps beside its configuration and
   // weights: how its texts are made and read. Paths are names in a directory.
   virtual Result<std::vector<TextFile>> companions() const = 0;
   // The GGUF file that it is; null: it is another form.
   virtual const GgufFile* gguf() const { return nullptr; }
+
+  // For people: parts of the model that are not read; "": there are none.
+  virtual std::string note() const { return ""; }
 
   // The ids that generation(), or else config(), calls the end of a text: any number of them.
   Result<std::vector<int64_t>> end_of_text() const;

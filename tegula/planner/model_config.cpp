@@ -9,6 +9,7 @@
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/decoder.h"
 #include "tegula/models/published.h"
+#include "tegula/models/text_part.h"
 
 namespace tegula::planner {
 
@@ -141,15 +142,10 @@ bool is_built(const std::string& type) {
 }
 
 // The part of a model of images, sound and text that is the language model's.
-Json text_part(const Json& json, std::vector<std::string>& notes) {
-  const Json* text = json.find("text_config");
-  if (text == nullptr || text->as<Json::Object>() == nullptr) return json;
-  Json part = *text;
-  if (const Json* tied = json.find("tie_word_embeddings")) part.set("tie_word_embeddings", *tied);
+Json text_alone(const Json& json, std::vector<std::string>& notes) {
   std::string others;
-  for (const Json::Member& m : *json.as<Json::Object>())
-    if (m.key.ends_with("_config") && m.key != "text_config" && m.value.as<Json::Object>())
-      others += cat(others.empty() ? "" : ", ", m.key);
+  Json part = text_part(json, others);
+  if (part.is_null()) return json;
   notes.push_back(cat("of the ", type_of(json),
                       " its language model alone (text_config) is counted",
                       others.empty() ? "" : cat(", not ", others)));
@@ -184,7 +180,7 @@ Result<ModelPreset> read_model(const std::string& name_or_path) {
   const Json whole = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(file)), file));
   ModelPreset preset;
   const bool is_text = whole.find("text_config") == nullptr || is_built(type_of(whole));
-  Json json = is_text ? whole : text_part(whole, preset.notes);
+  Json json = is_text ? whole : text_alone(whole, preset.notes);
   const std::string type = type_of(json);
   if (!is_published(type)) {
     if (!is_text) json = with_defaults(json, type);

@@ -89,7 +89,8 @@ Result<std::unique_ptr<Runner>> Runner::create(std::shared_ptr<const ModelFiles>
                                                const ModelConfig& config,
                                                const RunnerOptions& options) {
   std::unique_ptr<Runner> r(new Runner(std::move(files), config, options));
-  r->weights_ = TEGULA_TRY(map_weights(*r->files_, config, options.dtype, *r->rank_, r->store_, r->formats_));
+  r->weights_ =
+      TEGULA_TRY(map_weights(*r->files_, config, options.dtype, *r->rank_, r->store_, r->formats_));
   TEGULA_TRY(r->make_plans());
   return r;
 }

@@ -71,7 +71,7 @@ CHANGES = {
     "num_hidden_layers": [1, 3], "n_layer": [1, 3], "num_local_experts": [3, 5],
     "num_experts_per_tok": [1, 3], "num_experts": [3], "mlp_only_layers": [[0]],
     "decoder_sparse_step": [2],
-    "model_type": ["bert"], "dtype": ["bfloat16"], "torch_dtype": ["bfloat16"],
+    "model_type": ["t5"], "dtype": ["bfloat16"], "torch_dtype": ["bfloat16"],
     "attn_logit_softcapping": [None, 20.0], "final_logit_softcapping": [None, 20.0],
     "id2label": [{"0": "a", "1": "b", "2": "c"}], "label2id": [{"a": 0, "b": 1, "c": 2}],
     "problem_type": ["regression"], "architectures": [["GPT2Model"]],

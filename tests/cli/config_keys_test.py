@@ -157,7 +157,7 @@ class ConfigKeys(CliTest):
         page = self.expect_ok(self.run_tool("models", "gpt2")).stdout
         self.assertRegex(page, r"(?m)^ignored: ")
         self.assertRegex(page, r"(?m)^  reorder_and_upcast_attn ")
-        self.expect_error(self.run_tool("models", "bert"), 2, "bert", "gpt2, gpt_neox, llama")
+        self.expect_error(self.run_tool("models", "t5"), 2, "t5", "gpt2, gpt_neox, llama")
 
 
 if __name__ == "__main__":

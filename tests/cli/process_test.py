@@ -91,6 +91,7 @@ class Limits(CliTest):
         for arguments in (("generate", "--model", model, "--prompt", "a"),
                           ("train", "--config", "/dev/zero"), ("plan", "--load", "/dev/zero"),
                           ("encode", "--model", self.out, "--text", "/dev/zero"),
+                          ("decode", "--model", self.out, "--ids", "/dev/zero"),
                           ("grad", "--model", model, "--tokens", "/dev/zero", "--out", "x")):
             done = self.run_tool(*arguments, **self.limited((resource.RLIMIT_AS, 4 << 30)))
             self.assertIn(done.returncode, (1, 2), done.stderr)

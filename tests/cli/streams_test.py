@@ -120,6 +120,8 @@ class Outputs(CliTest):
                 ("generate", *model, "--prompts", prompts, "--max-tokens", 3),
                 ("generate", *model, "--prompts", prompts, "--max-tokens", 3, "--json"),
                 ("encode", "--model", self.out, "--text", self.text),
+                ("decode", "--model", self.out, "--ids", tokens),
+                ("embed", *model, "--text", "l"), ("eval", *model, "--tokens", tokens), ("eval", *model, "--tokens", tokens, "--json"),
                 ("grad", *model, "--tokens", tokens, "--out", self.dir / "g.safetensors"),
                 ("plan", *step), ("plan", *step, "--json"), ("plan", *step, "--verbose"),
                 ("plan", *step, "--graph", "step"), ("plan", *step, "--mesh", "dp=2", "--batch", 2),

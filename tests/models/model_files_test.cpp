@@ -2,6 +2,7 @@
 #include "tegula/models/model_files.h"
 
 #include "tegula/io/checkpoint.h"
+#include "tegula/io/json.h"
 #include "tegula/io/weight_files.h"
 #include "tegula/text/tokenizer.h"
 #include "tests/io/temp_dir.h"
@@ -46,6 +47,43 @@ TEST_F(Files, TheEndOfATextIsGenerationsBeforeTheModels) {
                {"generation_config.json", "eos_token_id is \"no\""});
   put("generation_config.json", "{");
   expect_error(open()->end_of_text(), Code::kInvalidArgument, {"generation_config.json", "JSON"});
+}
+
+// Of a model of images and text, as transformers 4 and 5 lay it out.
+TEST_F(Files, OfImagesAndTextAreTheTexts) {
+  put("config.json", R"({"model_type": "gemma3", "eos_token_id": [1, 106], "dtype": "bfloat16",
+      "tie_word_embeddings": false, "vision_config": {"hidden_size": 9}, "mm_tokens_per_image": 4,
+      "text_config": {"model_type": "gemma3_text", "hidden_size": 64, "vocab_size": 7}})");
+  const auto files = open();
+  const Json config = Json::parse(files->config()->text, "c").value();
+  EXPECT_EQ(config, Json::parse(R"({"model_type": "gemma3_text", "hidden_size": 64,
+      "vocab_size": 7, "tie_word_embeddings": false, "eos_token_id": [1, 106],
+      "dtype": "bfloat16"})",
+                                "c")
+                        .value());
+  EXPECT_EQ(files->end_of_text().value(), (std::vector<int64_t>{1, 106}));
+  float x[] = {1, 2, 3, 4, 5};
+  const auto at = [&](int i) { return contiguous_ref(x + i, {DType::kF32, {1}}); };
+  const NamedTensor tensors[] = {{"language_model.model.norm.weight", at(0)},
+                                 {"model.language_model.embed_tokens.weight", at(1)},
+                                 {"lm_head.weight", at(2)},
+                                 {"vision_tower.a", at(3)},
+                                 {"model.multi_modal_projector.b", at(4)}};
+  ASSERT_TRUE(write_safetensors(dir / "model.safetensors", tensors).ok());
+  const auto weights = files->weights().value();
+  EXPECT_EQ(*weights.find("model.norm.weight").tensor->as<float>(), 1);
+  EXPECT_EQ(*weights.find("model.embed_tokens.weight").tensor->as<float>(), 2);
+  EXPECT_EQ(*weights.find("lm_head.weight").tensor->as<float>(), 3);
+  int n = 0;
+  weights.for_each([&](std::string_view, const WeightFiles::Found&) { ++n; });
+  EXPECT_EQ(n, 3);
+  const std::string note = files->note();
+  for (const char* word : {"text_config alone", "not vision_config", "2 tensors",
+                           "multi_modal_projector", "vision_tower"})
+    EXPECT_NE(note.find(word), note.npos) << note;
+  // A family that is built has its own keys read, which then refuse it.
+  put("config.json", R"({"model_type": "llama", "text_config": {"model_type": "gemma3_text"}})");
+  EXPECT_EQ(open()->note(), "");
 }
 
 TEST_F(Files, AChatTemplateIsAFileOrStandsInTheTokenizers) {

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import FAMILIES, tegula
-from safetensors.numpy import load_file
-from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig,
+from safetensors.numpy import load_file, save_file
+from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3Config,
+                          Gemma3ForConditionalGeneration, Gemma3TextConfig,
                           GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, Starcoder2Config)
@@ -207,6 +208,42 @@ def test_models_made_there_mean_the_same_here(name, dtype, tmp_path):
                tmp_path / "grad.safetensors", "--dtype", "f32")
         ours = load_file(tmp_path / "grad.safetensors")["logits"]
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
+        assert np.square(ours - theirs).sum() <= 1e-9 * np.square(theirs).sum()
+
+
+def in_transformers_4(name):
+    """As the file of a Gemma 3 of images names a tensor that transformers 5 names so."""
+    for new, old in (("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head."),
+                     ("model.", "")):
+        if name.startswith(new):
+            return old + name[len(new):]
+    return name
+
+
+def test_the_text_of_a_model_of_images(tmp_path):
+    """Gemma 3: its language model is read, and what is left out is named."""
+    torch.manual_seed(1)
+    text = {**SMALL, "head_dim": 12, "sliding_window": 5, "query_pre_attn_scalar": 20}
+    made = Gemma3ForConditionalGeneration(Gemma3Config(
+        text_config=text, mm_tokens_per_image=4, image_token_index=98, boi_token_index=97, eoi_token_index=96,
+        vision_config={"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                       "image_size": 8, "patch_size": 4})).eval()
+    made.save_pretrained(tmp_path / "model")
+    rows = torch.randint(90, (2, 21))
+    (tmp_path / "ids.json").write_text(json.dumps(rows.tolist()))
+    with torch.no_grad():
+        theirs = made(input_ids=rows[:, :-1]).logits.numpy()
+    tensors = load_file(tmp_path / "model/model.safetensors")
+    assert any("vision_tower" in name for name in tensors)
+    for names in (lambda name: name, in_transformers_4):
+        save_file({names(k): v for k, v in tensors.items()}, tmp_path / "model/model.safetensors", {"format": "pt"})
+        done = subprocess.run([os.environ["TEGULA_BIN"], "grad", "--model", tmp_path / "model", "--tokens",
+                               tmp_path / "ids.json", "--out", tmp_path / "grad.safetensors"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for word in ("text_config", "vision_config", "vision_tower", "multi_modal_projector"):
+            assert word in done.stderr
+        ours = load_file(tmp_path / "grad.safetensors")["logits"]
         assert np.square(ours - theirs).sum() <= 1e-9 * np.square(theirs).sum()
 
 

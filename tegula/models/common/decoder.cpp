@@ -59,15 +59,15 @@ Heads project(Context& c, const Decoder& d, Var x, const std::string& at) {
     const int64_t n = (m.n_heads + 2 * m.n_kv_heads) * m.head_dim;
     return split(m, d, decoder_linear(c, x, cat(at, d.names.qkv), n, 0.02, d.has_qkv_bias));
   }
-  const auto heads = [&](const char* name, const char* norm, int64_t n) {
-    Var y = decoder_linear(c, x, at + name, n * m.head_dim, 0.02, d.has_qkv_bias);
+  const auto heads = [&](std::string_view name, const char* norm, int64_t n) {
+    Var y = decoder_linear(c, x, cat(at, name), n * m.head_dim, 0.02, d.has_qkv_bias);
     if (norm != nullptr && d.qk_norm == QkNorm::kWidth) y = normed(c, d, y, at + norm);
     y = reshape(y, Shape{x.dim(0), x.dim(1), n, m.head_dim});
     return norm != nullptr && d.qk_norm == QkNorm::kHead ? normed(c, d, y, at + norm) : y;
   };
-  const Var q = heads("q_proj", "q_norm", m.n_heads);
-  const Var k = heads("k_proj", "k_norm", m.n_kv_heads);
-  return {q, k, heads("v_proj", nullptr, m.n_kv_heads)};
+  const Var q = heads(d.names.q, "q_norm", m.n_heads);
+  const Var k = heads(d.names.k, "k_norm", m.n_kv_heads);
+  return {q, k, heads(d.names.v, nullptr, m.n_kv_heads)};
 }
 
 // The first elements of each head, turned; the others as they are.
@@ -81,16 +81,26 @@ Var turned(Var x, Var positions, const Rotary& r) {
   return concat(parts, 3);
 }
 
-// [b s d] -> [b s d], causal.
+// By the angles of the layer; where LongRoPE has two lists, by those of each token's text.
+Var turned(Context& c, const Decoder& d, Var x, Var positions, int64_t layer, int64_t longest) {
+  const auto by = [&](int64_t length) {
+    const Rotary r = d.rotary(c.config, layer, length);
+    return r.theta > 0 ? turned(x, positions, r) : x;
+  };
+  const Var is_long = c.decoding ? c.decoding->is_long : Var();
+  if (!is_long.valid()) return by(longest);
+  return select(gt(unsqueeze(unsqueeze(is_long, -1), -1), 0.0), by(c.config.max_seqlen), by(1));
+}
+
+// [b s d] -> [b s d].
 Var self_attention(Context& c, const Decoder& d, Var x, const std::string& at, int64_t layer,
                    int64_t longest) {
   const ModelConfig& m = c.config;
   const Var p = d.add_positions ? Var() : c.positions(x);
   auto [q, k, v] = project(c, d, x, at);
-  if (p.valid())
-    if (const Rotary r = d.rotary(m, layer, longest); r.theta > 0)
-      q = turned(q, p, r), k = turned(k, p, r);
+  if (p.valid()) q = turned(c, d, q, p, layer, longest), k = turned(c, d, k, p, layer, longest);
   AttentionOptions o;
+  o.is_causal = !d.sees_ahead;
   o.scale = d.softmax_scale, o.softcap = d.softcap;
   if (const int64_t window = d.window ? d.window(m, layer) : 0; window > 0)
     o.window_left = window - 1;
@@ -133,12 +143,6 @@ Var embed(Context& c, const Decoder& d, Var tokens) {
   return c.dropout(x);
 }
 
-// transformers names the norms after the place where they stand.
-constexpr const char* kInput = "input_layernorm";
-constexpr const char* kBehindAttention = "post_attention_layernorm";
-constexpr const char* kBeforeFfn = "pre_feedforward_layernorm";
-constexpr const char* kBehindFfn = "post_feedforward_layernorm";
-
 class Block {
  public:
   Block(Context& c, const Decoder& d, int64_t layer, int64_t longest)
@@ -146,29 +150,31 @@ class Block {
         d_(d),
         layer_(layer),
         longest_(longest),
-        at_(cat(d.names.stem, "layers.", layer, ".")) {}
+        at_(cat(d.names.stem, d.names.layers, layer, ".")) {}
 
   Var apply(Var x) {
     const Scope layer(c_.b, cat("layers.", layer_));
+    const LayerNames& at = d_.names;
     if (d_.is_parallel) {
-      const Var y = c_.dropout(in_scope("attn", [&] { return attention(norm(x, kInput)); }));
-      const Var z = c_.dropout(in_scope("mlp", [&] { return ffn(norm(x, kBehindAttention)); }));
+      const Var y = c_.dropout(in_scope("attn", [&] { return attention(norm(x, at.input_norm)); }));
+      const Var z = c_.dropout(in_scope("mlp", [&] { return ffn(norm(x, at.attention_norm)); }));
       return x + y + z;
     }
-    x = residual(x, "attn", kInput, kBehindAttention, [&](Var in) { return attention(in); });
+    x = residual(x, "attn", at.input_norm, at.attention_norm,
+                 [&](Var in) { return attention(in); });
     const bool has_both = d_.norms == NormPlace::kBoth;
-    return residual(x, "mlp", has_both ? kBeforeFfn : kBehindAttention, kBehindFfn,
+    return residual(x, "mlp", has_both ? at.before_ffn : at.attention_norm, at.behind_ffn,
                     [&](Var in) { return ffn(in); });
   }
 
  private:
-  Var norm(Var x, const char* name) { return normed(c_, d_, x, at_ + name); }
+  Var norm(Var x, std::string_view name) { return normed(c_, d_, x, cat(at_, name)); }
   Var attention(Var x) {
     return self_attention(c_, d_, x, cat(at_, d_.names.attention), layer_, longest_);
   }
   Var ffn(Var x) {
     return d_.is_sparse(c_.config, layer_) ? expert_ffn(c_, d_.experts, x, at_)
-                                           : feed_forward(c_, d_, x, at_ + "mlp.");
+                                           : feed_forward(c_, d_, x, cat(at_, d_.names.ffn));
   }
   template <class F>
   Var in_scope(const char* name, F&& f) {
@@ -177,7 +183,7 @@ class Block {
   }
   // x and f of it, joined by the norms of that place.
   template <class F>
-  Var residual(Var x, const char* scope, const char* before, const char* after, F&& f) {
+  Var residual(Var x, const char* scope, std::string_view before, std::string_view after, F&& f) {
     const Scope here(c_.b, scope);
     const bool is_normed = d_.norms == NormPlace::kPre || d_.norms == NormPlace::kBoth;
     Var y = f(is_normed ? norm(x, before) : x);
@@ -210,9 +216,7 @@ Var decoder_hidden(Context& c, Var tokens) {
   const auto model = find_model(c.config.type);
   TEGULA_CHECK(model.ok() && (*model)->decoder, c.config.type, " is no decoder");
   const Decoder d = (*model)->decoder(c.config);
-  const int64_t longest = c.longest > 0 ? c.longest
-                          : c.decoding  ? c.config.max_seqlen
-                                        : tokens.dim(1).bound();
+  const int64_t longest = c.decoding ? c.config.max_seqlen : tokens.dim(1).bound();
   Var x = embed(c, d, tokens);
   for (int64_t i = 0; i < c.config.n_layers; ++i) x = Block(c, d, i, longest).apply(x);
   if (d.norms == NormPlace::kPost) return x;  // it is normed already

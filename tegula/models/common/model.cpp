@@ -81,11 +81,21 @@ Var Context::appended(const std::string& name, Var fresh) {
   return reshape(stored, {count, size, heads, d});
 }
 
-Var Context::attend(Var q, Var k, Var v, int64_t layer) { return attend(q, k, v, layer, {}); }
+Var Context::attend(Var q, Var k, Var v, int64_t layer) {
+  return attend(q, k, v, layer, {.is_causal = true});
+}
 
 Var Context::attend(Var q, Var k, Var v, int64_t layer, AttentionOptions o) {
-  o.is_causal = true;
   if (decoding) return attend_in_pages(q, k, v, layer, o);
+  if (lengths.valid()) {  // keys in pages, of which a row has so many keys
+    const int64_t rows = k.dim(0).bound(), pages = k.dim(1).bound() / kRowPage;
+    const auto in_pages = [&](Var x) {
+      return reshape(x, Shape{rows * pages, kRowPage, x.dim(2), x.dim(3)});
+    };
+    o.seqlens_k = lengths;
+    o.block_table = reshape(iota(b, Shape{rows * pages}, 0, DType::kI32), Shape{rows, pages});
+    return attention(q, in_pages(k), in_pages(v), o).o;
+  }
   o.q_runs = order, o.k_runs = order;
   if (config.dropout > 0 && seed.valid()) {
     o.dropout = config.dropout;
@@ -114,6 +124,13 @@ Var Context::positions(Var tokens) {
   return positions_ = constant_ints(b, std::move(all), DType::kI64);
 }
 
+Status check_predicts(const ModelDef& model, std::string_view what) {
+  if (!model.sees_ahead) return {};
+  return unsupported(cat(what, ": ", model.name,
+                         " sees what follows a token, so it predicts no next "
+                         "one; tegula embed makes vectors of texts with it"));
+}
+
 Result<const ModelDef*> find_model(std::string_view name) {
   std::string names;
   for (const ModelDef* m : all_models()) {
@@ -139,6 +156,17 @@ Var hidden_loss(Context& c, const ModelDef& model, Var h, Var targets) {
   if (logit_cap(model, c.config) > 0)
     return logits_cross_entropy_loss(hidden_logits(c, model, h), targets);
   return cross_entropy_loss(h, model.head(c), targets);
+}
+
+Var hidden_losses(Context& c, const ModelDef& model, Var h, Var targets) {
+  const bool has_blocks = c.formats != nullptr && !c.formats->empty();
+  if (has_blocks || logit_cap(model, c.config) > 0) {
+    const Var x = hidden_logits(c, model, h);
+    const int last = x.rank() - 1;
+    return logsumexp(x) - squeeze(gather(x, unsqueeze(targets, -1), last, last), -1);
+  }
+  const LinearCrossEntropy p = linear_cross_entropy(h, model.head(c), targets);
+  return p.lse - p.picked;
 }
 
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {

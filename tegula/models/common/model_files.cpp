@@ -5,6 +5,8 @@
 #include "tegula/io/json.h"
 #include "tegula/io/weight_files.h"
 #include "tegula/models/gguf_files.h"
+#include "tegula/models/model.h"
+#include "tegula/models/text_part.h"
 #include "tegula/text/tokenizer.h"
 
 namespace tegula {
@@ -27,8 +29,9 @@ class DirectoryFiles : public ModelFiles {
   explicit DirectoryFiles(std::string directory) : directory_(std::move(directory)) {}
 
   const std::string& path() const override { return directory_; }
-  Result<TextFile> config() const override { return read(kConfigFile); }
-  Result<WeightFiles> weights() const override { return WeightFiles::open(directory_); }
+  Result<TextFile> config() const override;
+  Result<WeightFiles> weights() const override;
+  std::string note() const override;
   Status verify_weights() const override { return verify_model_tensors(directory_); }
   Result<Tokenizer> tokenizer() const override { return Tokenizer::load(directory_); }
   Result<TextFile> generation() const override {
@@ -36,6 +39,9 @@ class DirectoryFiles : public ModelFiles {
   }
   Result<TextFile> chat_template() const override;
   Result<TextFile> special_tokens() const override;
+  Result<TextFile> other(std::string_view name) const override {
+    return has(name) ? read(name) : TextFile{place(name), ""};
+  }
   Result<std::vector<TextFile>> companions() const override;
 
  private:
@@ -44,8 +50,56 @@ class DirectoryFiles : public ModelFiles {
   Result<TextFile> read(std::string_view name) const {
     return TextFile{place(name), TEGULA_TRY(read_file(place(name)))};
   }
+  // The text's part of config.json; null: it is all text, or none that can be read.
+  Json text_of_config(std::string& others) const;
   std::string directory_;
 };
+
+Json DirectoryFiles::text_of_config(std::string& others) const {
+  const auto text = read(kConfigFile);
+  const auto json = text.ok() ? Json::parse(text->text, text->path) : text.error();
+  if (!json.ok()) return {};
+  const Json* type = json->find("model_type");
+  for (const auto* m : all_models())  // whose own keys are read
+    if (type != nullptr && *type == Json(m->hf_type)) return {};
+  return text_part(*json, others);
+}
+
+Result<TextFile> DirectoryFiles::config() const {
+  std::string others;
+  const Json part = text_of_config(others);
+  if (part.is_null()) return read(kConfigFile);
+  return TextFile{place(kConfigFile), part.dump(2)};
+}
+
+Result<WeightFiles> DirectoryFiles::weights() const {
+  WeightFiles files = TEGULA_TRY(WeightFiles::open(directory_));
+  std::string others;
+  if (!text_of_config(others).is_null()) files.rename(text_name);
+  return files;
+}
+
+// "of the model in 'DIR' its text_config alone is read, not vision_config; 439 tensors of
+// vision_tower, … are left out".
+std::string DirectoryFiles::note() const {
+  std::string others, parts;
+  if (text_of_config(others).is_null()) return "";
+  int64_t n = 0;
+  const auto files = WeightFiles::open(directory_);
+  const auto look_at = [&](std::string_view name, const WeightFiles::Found&) {
+    if (!text_name(name).empty()) return;
+    ++n;
+    std::string_view part = name;
+    if (part.starts_with("model.")) part.remove_prefix(6);
+    part = part.substr(0, part.find('.'));
+    if (cat(", ", parts, ", ").find(cat(", ", part, ", ")) == std::string::npos)
+      parts += cat(parts.empty() ? "" : ", ", part);
+  };
+  if (files.ok()) files->for_each(look_at);
+  return cat("of the model in '", directory_, "' its text_config alone is read",
+             others.empty() ? "" : cat(", not ", others),
+             n == 0 ? "" : cat("; ", n, " tensors are left out, those of ", parts));
+}
 
 // In a file of its own, or in the tokenizer's, as a text or as one of some that have names.
 Result<TextFile> DirectoryFiles::chat_template() const {
