@@ -25,7 +25,7 @@ CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/base": 2_400,  # with what lies in tegula/ itself
     "tegula/ir": 3_800,
-    "tegula/ops": 12_500,
+    "tegula/ops": 12_800,
     "tegula/tile": 2_300,
     "tegula/kernels": 800,  # their own headers, without KERNELS
     "tegula/cost": 500,
@@ -39,7 +39,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/runtime": 4_300,
     "tegula/comm": 2_000,  # transports, launch
     "tegula/train": 3_850,
-    "tegula/serve": 2_800,
+    "tegula/serve": 2_500,
     "tegula/report": 1_000,
     "cli": 6_950,
     "python": 1_450,
