@@ -287,16 +287,22 @@ def test_ours_in_llama_cpp(name, tmp_path):
     is_close(np.load(tmp_path / "logits.npy"), ours, 1e-4)
 
 
-def test_a_published_model_of_ours_in_llama_cpp(published, tmp_path):
-    """The same ids of a text, and the same text."""
-    tegula("convert", "--from", published("smollm2"), "--out", tmp_path / "model")
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_published_model_of_ours_in_llama_cpp(name, published, tmp_path):
+    """The same ids of a text, and the same text, from a file that went to transformers' form and back."""
+    tegula("convert", "--from", published(name), "--out", tmp_path / "model", "--dtype", "bf16")
     tegula("convert", "--from", tmp_path / "model", "--out", tmp_path / "m.gguf")
+    for key in ("bos", "eos", "unknown", "padding"):
+        ids = [gguf.GGUFReader(f).fields[f"tokenizer.ggml.{key}_token_id"].contents()
+               for f in (published(name), tmp_path / "m.gguf")]
+        assert ids[0] == ids[1], key
     theirs = IkLlama(str(tmp_path / "m.gguf"), n_ctx=256, n_threads=2, verbose=False)
-    for text in (PROMPT, "1234 x2y, it's\n\n  two  spaces é 日本"):
+    for text in (PROMPT, "1234 x2y, it's\n\n  two  spaces é 日本\ttab", "don't you'll 😀 naïve", "\n\n\n", "a" * 50,
+                 "<|im_start|>user\nhi<|im_end|>", "<start_of_turn>user\nhi<end_of_turn>", " \u2581\u2581 under"):
         ids = json.loads(subprocess.run([os.environ["TEGULA_BIN"], "encode", "--model", tmp_path / "m.gguf", "--text",
                                          "-"], input=text, capture_output=True, text=True, check=True).stdout)[0]
-        assert theirs.tokenize(text) == ids
-    new = theirs.generate(theirs.tokenize(PROMPT), max_tokens=48)
+        assert theirs.tokenize(text, special=True) == ids
+    new = theirs.generate(theirs.tokenize(PROMPT), max_tokens=24)
     ours = json.loads(tegula("generate", "--model", tmp_path / "m.gguf", "--prompt", PROMPT, "--max-tokens", len(new),
                              "--temperature", 0, "--json"))
     assert ours["text"] == text_of(tmp_path / "m.gguf", new)

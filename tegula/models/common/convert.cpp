@@ -213,6 +213,15 @@ Result<std::vector<GgufOutKey>> tokenizer_keys(const ModelFiles& files, const Mo
   });
   if (bos != nullptr && !has_bos && *bos >= 0 && *bos < config.vocab_size)
     keys.push_back({"tokenizer.ggml.bos_token_id", static_cast<uint32_t>(*bos)});
+  const TextFile named = TEGULA_TRY(files.special_tokens());
+  const Json special = TEGULA_TRY(Json::parse(named.text, named.path));
+  for (const auto& [name, key] : {std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                  {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
+    const Json* text = special.find(name);
+    if (text == nullptr || text->as<std::string>() == nullptr) continue;
+    const auto ids = TEGULA_TRY(tokenizer->encode(*text->as<std::string>(), false));
+    if (ids.size() == 1) keys.push_back({key, static_cast<uint32_t>(ids[0])});
+  }
   const TextFile chat = TEGULA_TRY(files.chat_template());
   if (!chat.text.empty()) keys.push_back({"tokenizer.chat_template", chat.text});
   return keys;
