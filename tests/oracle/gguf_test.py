@@ -138,7 +138,7 @@ def test_published_models(name, published, tmp_path):
         want = theirs(text[None, :-1]).logits.numpy()
     is_close(logits(path, text[None], tmp_path), want)
     ours = json.loads(tegula("generate", "--model", path, "--prompt", PROMPT, "--max-tokens", 64, "--temperature", 0,
-                             "--json"))
+                             "--activations", "f32", "--json"))
     new = text[len(ids):].tolist()
     end = theirs.generation_config.eos_token_id
     new = [i for i in new if i not in (end if isinstance(end, list) else [end])]
