@@ -83,6 +83,16 @@ class Convert(CliTest):
             self.expect_ok(self.train("--tokenizer", "bpe:270", "--out", out, *flags))
             self.expect_error(self.run_tool("convert", "--from", out, "--out", self.dir / "x.gguf"), INPUT, word)
             self.assertFalse((self.dir / "x.gguf").exists())
+        pieces = self.dir / "pieces"
+        llama = self.dir / "llama"
+        self.expect_ok(self.train("--tokenizer", "bpe:270", "--out", llama, "--model", "llama"))
+        for name in ("config.json", "model.safetensors"):
+            self.write(f"pieces/{name}", (llama / "latest" / name).read_bytes())
+        # Without a tokenizer there is a file, and a note.
+        done = self.expect_ok(self.run_tool("convert", "--from", pieces, "--out", self.dir / "none.gguf"))
+        self.assertIn("no tokenizer", done.stderr)
+        self.expect_error(self.run_tool("generate", "--model", self.dir / "none.gguf", "--prompt", "a"), INPUT,
+                          "has no tokenizer")
         chars = self.dir / "chars"
         self.expect_ok(self.train("--tokenizer", "chars", "--model", "llama", "--out", chars))
         self.expect_error(self.run_tool("convert", "--from", chars, "--out", self.dir / "x.gguf"), INPUT, "tokenizer")

@@ -193,7 +193,11 @@ Result<std::vector<GgufOutKey>> tokenizer_keys(const ModelFiles& files, const Mo
     notes.push_back(cat("there is no tokenizer: ", tokenizer.error().message));
     return std::vector<GgufOutKey>{{std::string(kTokenizerModel), std::string("none")}};
   }
-  const std::string json = (TEGULA_TRY(tokenizer)).files()[0].second;
+  const auto [name, json] = (TEGULA_TRY(tokenizer)).files()[0];
+  if (name != "tokenizer.json")
+    return unsupported(cat("'", files.path(), "' has its tokenizer in ", name, ", of which tegula ",
+                           "makes no GGUF: let transformers write a tokenizer.json, with ",
+                           "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"));
   auto keys = TEGULA_TRY(gguf_keys_of(TEGULA_TRY(Json::parse(json, files.path())), files.path(),
                                       config.vocab_size, notes));
   constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
@@ -215,9 +219,9 @@ Result<std::vector<GgufOutKey>> tokenizer_keys(const ModelFiles& files, const Mo
     keys.push_back({"tokenizer.ggml.bos_token_id", static_cast<uint32_t>(*bos)});
   const TextFile named = TEGULA_TRY(files.special_tokens());
   const Json special = TEGULA_TRY(Json::parse(named.text, named.path));
-  for (const auto& [name, key] : {std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
-                                  {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
-    const Json* text = special.find(name);
+  for (const auto& [token, key] : {std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                   {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
+    const Json* text = special.find(token);
     if (text == nullptr || text->as<std::string>() == nullptr) continue;
     const auto ids = TEGULA_TRY(tokenizer->encode(*text->as<std::string>(), false));
     if (ids.size() == 1) keys.push_back({key, static_cast<uint32_t>(ids[0])});
