@@ -62,8 +62,10 @@ void print(const ModelInfo& i, const ModelDef& model) {
   for (const ModelInfo::Format& f : i.formats)
     line(&f == i.formats.data() ? "formats" : "",
          cat(f.name, ": ", f.n_tensors, " tensors, ", megabytes(f.n_bytes)));
-  line("to run", cat(megabytes(i.weight_bytes), " of weights as stored, and ", i.cache_bytes,
-                     " bytes a token of keys and values in f32"));
+  line("to run", cat(megabytes(i.weight_bytes), " of weights as stored",
+                     i.cache_bytes > 0
+                         ? cat(", and ", i.cache_bytes, " bytes a token of keys and values in f32")
+                         : ""));
 }
 
 }  // namespace

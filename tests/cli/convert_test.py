@@ -125,6 +125,14 @@ class Info(CliTest):
         for word in ("llama", "GGUF 3", f"{here['parameters']} in 1 layers", "bpe:N, 270 of 270", "template     none"):
             self.assertIn(word, text)
 
+    def test_a_model_without_a_cache(self):
+        out = self.dir / "lstm"
+        self.expect_ok(self.run_tool("train", "--data", self.text, "--model", "lstm", "--d-model", 8, "--seqlen", 8,
+                                     "--batch", 2, "--steps", 1, "--warmup", 0, "--eval-every", 0, "--out", out))
+        self.assertEqual(self.info(out)["cache_bytes_per_token"], 0)
+        text = self.expect_ok(self.run_tool("info", out)).stdout
+        self.assertTrue(text.splitlines()[-1].endswith("of weights as stored"), text)
+
     def test_seeds_and_damages(self):
         seeds = pathlib.Path("tests/fuzz/seeds/gguf")
         info = self.info(seeds / "llama.gguf")

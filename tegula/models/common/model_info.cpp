@@ -46,7 +46,7 @@ Result<ModelInfo> model_info(const ModelFiles& files) {
   TEGULA_TRY(ModelWeights::open(TEGULA_TRY(files.weights()), info.config, asked));
   count_formats(TEGULA_TRY(files.weights()), info);
   const ModelDef* model = TEGULA_TRY(find_model(info.config.type));
-  if (has_setting(*model, setting::kHeads))
+  if (has_setting(*model, setting::kHeads) && !model->sees_ahead)
     info.cache_bytes = info.config.n_layers * 2 * info.config.n_kv_heads * info.config.head_dim *
                        size_bytes(DType::kF32);
   if (const auto tokenizer = files.tokenizer(); tokenizer.ok())
