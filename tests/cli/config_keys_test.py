@@ -80,7 +80,8 @@ class ConfigKeys(CliTest):
                     names += ["the model's context"] * (key in BOUNDS)
                     self.assertTrue(any(n in done.stderr for n in names), done.stderr)
                     continue
-                is_noted = done.stderr.startswith("note: ") and key in done.stderr
+                is_noted = done.stderr.startswith("note: ") and (key in done.stderr or "LongRoPE" in done.stderr)
+                self.assertEqual("longrope" in json.dumps(changed), "LongRoPE" in done.stderr)
                 self.assertTrue(is_noted or done.stderr == "", done.stderr)
                 # Up to the context dynamic scaling is none.
                 rope = changed.get("rope_parameters")
