@@ -42,6 +42,8 @@ bool attends_backward(const KernelQuery& q) {
   return c.ok() && kernel::amx_attends(*c) && q.out.size() == 3 && are_all(q.out, c->result_type());
 }
 
+bool has_quantised_rows(const KernelQuery& q) { return q.in.size() == 3; }
+
 bool has_bf16_tokens(const KernelQuery& q) { return q.in[0].dtype == DType::kBF16; }
 
 constexpr OrderDef kOrders[] = {
@@ -54,6 +56,9 @@ constexpr OrderDef kOrders[] = {
     {"dot", "amx_pairs", "32 of k at a time, even and odd ones a chain each", Isa::kAmx,
      dot_of_bf16},
     {"dot", "fma_chain", "one ascending chain of fma per output, or per shard of k"},
+    {"dot_blocks", "i32_groups", "groups of whole numbers exactly, one chain of fma over them",
+     Isa::kPortable, has_quantised_rows},
+    {"dot_blocks", "fma_chain", "as dot's"},
     {"linear_cross_entropy", "amx_kb64", "kb64, logits in pairs of k", Isa::kAmx, has_bf16_tokens},
     {"linear_cross_entropy", "kb64", "blocks of 64 columns, logits chains of fma"},
     {"linear_cross_entropy_bwd", "amx_kb64", "kb64, sums in pairs of k", Isa::kAmx,
