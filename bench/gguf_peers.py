@@ -18,7 +18,7 @@ import time
 
 import record
 
-DEPTHS = [0, 2000]  # tokens before those that are decoded
+DEPTHS = [0, 2000, 8000]  # tokens before those that are decoded
 PREFILL = 512
 DECODED = 64
 
@@ -79,7 +79,7 @@ def main():
         return
     with open(a.data, encoding="utf-8") as f:
         text = " ".join(f.read().split())
-    text *= 1 + 40000 // len(text)
+    text *= 1 + 60000 // len(text)
     rows = []
     with tempfile.TemporaryDirectory() as tmp:
         for name, length, n in [(f"prefill {PREFILL}", PREFILL, 1), *[(f"decode at {d}", max(d, 8), DECODED) for d in DEPTHS]]:

@@ -145,9 +145,11 @@ int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint6
   if (config.adjusts()) logits = changed = adjusted(logits, config, before);
   if (config.temperature > 0)
     return Ranking(logits, config).draw(philox_uniform(config.seed, 0x73616d70, position));
+  // A NaN is larger than nothing.
   int32_t best = 0;
-  for (int32_t i = 1; i < static_cast<int32_t>(logits.size()); ++i)
-    if (Ranking::at(logits, i) > Ranking::at(logits, best)) best = i;
+  float top = Ranking::at(logits, 0);
+  for (size_t i = 1; i < logits.size(); ++i)
+    if (logits[i] > top) top = logits[i], best = static_cast<int32_t>(i);
   return best;
 }
 

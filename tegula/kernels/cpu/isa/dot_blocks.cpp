@@ -104,26 +104,54 @@ class FewRows {
  private:
   using B = Blocks<F>;
   static constexpr int64_t kEights = 4;
+  static constexpr int64_t kFar = 16384;  // bytes that eight rows may take in the first cache
+
+  // The two halves that a block of 32 begins with, of eight rows: through memory, eight small
+  // stores would hold up one large load.
+  TEGULA_VEC void load_eight_scales(const uint8_t* const (&w)[8], int64_t at, __m256& scale,
+                                    __m256& min) {
+    int32_t two[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) std::memcpy(&two[i], w[i] + at, sizeof two[i]);
+    const __m256i v =
+        _mm256_setr_epi32(two[0], two[1], two[2], two[3], two[4], two[5], two[6], two[7]);
+    scale = widen_low_halves(_mm256_and_si256(v, _mm256_set1_epi32(0xffff)));
+    if constexpr (B::kHasMin) min = widen_low_halves(_mm256_srli_epi32(v, 16));
+  }
+  TEGULA_VEC __m256 widen_low_halves(__m256i v) {
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 0x08);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+  }
 
   void eight(int64_t n0) const {
     const uint8_t* w[8];
     const int8_t* x[kM];
     const float* d[kM];
+#pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) w[i] = b_.row(std::min(n0 + i, b_.c.n - 1));
+#pragma GCC unroll 4
     for (int m = 0; m < kM; ++m) x[m] = b_.x_row(m), d[m] = b_.d_row(m);
     const int64_t groups = b_.c.groups();
+    // Short rows: those of the next eight, since the processor foresees no run so short.
+    const int64_t row = b_.call.in[1].stride[0], ahead = 8 * row <= kFar ? 8 * row : kFar / 8;
     __m256 y[kM];
+#pragma GCC unroll 4
     for (int m = 0; m < kM; ++m) y[m] = _mm256_setzero_ps();
-    for (int64_t run = 0; run < b_.c.k / kRun; run += B::kRuns) {
+    int64_t at_block = 0;
+    for (int64_t run = 0; run < b_.c.k / kRun; run += B::kRuns, at_block += B::kBytes) {
       alignas(32) float scale[B::kRuns * B::kGroups][8], min[B::kRuns * B::kGroups][8];
-      for (int i = 0; i < 8; ++i) {
-        load_scales<F>(w[i], &scale[0][i], &min[0][i], 8);
-        __builtin_prefetch(w[i] + 512);
+      __m256 one_scale, one_min;
+      if constexpr (B::kRuns == 1) {
+        load_eight_scales(w, at_block, one_scale, one_min);
+      } else {
+        for (int i = 0; i < 8; ++i) load_scales<F>(w[i] + at_block, &scale[0][i], &min[0][i], 8);
       }
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) __builtin_prefetch(w[i] + at_block + ahead);
       for (int r = 0; r < B::kRuns; ++r) {
         __m256i u[8];
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) u[i] = RunDot<F>::value(load_run<F>(w[i], r));
+        for (int i = 0; i < 8; ++i) u[i] = RunDot<F>::value(load_run<F>(w[i] + at_block, r));
 #pragma GCC unroll 4
         for (int m = 0; m < kM; ++m) {
           const __m256i xs = load_x(x[m] + (run + r) * kRun);
@@ -138,15 +166,15 @@ class FewRows {
             const int64_t at = m * groups + (run + r) * B::kGroups + g;
             if constexpr (RunDot<F>::kZero != 0)
               sum[g] = _mm256_sub_epi32(sum[g], _mm256_set1_epi32(b_.offsets[at]));
-            const __m256 by = _mm256_load_ps(scale[r * B::kGroups + g]);
+            const __m256 by = B::kRuns == 1 ? one_scale : _mm256_load_ps(scale[r * B::kGroups + g]);
             y[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[g]), _mm256_mul_ps(ds, by), y[m]);
             if constexpr (B::kHasMin)
-              y[m] = _mm256_fmadd_ps(_mm256_broadcast_ss(b_.mins + at),
-                                     _mm256_load_ps(min[r * B::kGroups + g]), y[m]);
+              y[m] = _mm256_fmadd_ps(
+                  _mm256_broadcast_ss(b_.mins + at),
+                  B::kRuns == 1 ? one_min : _mm256_load_ps(min[r * B::kGroups + g]), y[m]);
           }
         }
       }
-      for (const uint8_t*& row : w) row += B::kBytes;
     }
     alignas(32) float all[8];
     for (int m = 0; m < kM; ++m) {
@@ -162,7 +190,7 @@ class FewRows {
 TEGULA_VEC Vi ones16() { return set1i(0x00010001); }
 #if defined(TEGULA_ISA_AVX512)
 TEGULA_VEC Vi pairs_of(Vi u, Vi x) { return {_mm512_maddubs_epi16(u.v, x.v)}; }
-TEGULA_VEC Vi add16(Vi a, Vi b) { return {_mm512_add_epi16(a.v, b.v)}; }
+TEGULA_VEC void add16(Vi& a, Vi b) { asm("vpaddw %1, %0, %0" : "+v"(a.v) : "v"(b.v)); }
 TEGULA_VEC Vi sum16(Vi a) { return {_mm512_madd_epi16(a.v, ones16().v)}; }
 // VPDPBUSD as text, because this source is compiled for processors that lack it, too.
 TEGULA_VEC Vi dot4(Vi sum, Vi u, Vi x) {
@@ -171,7 +199,8 @@ TEGULA_VEC Vi dot4(Vi sum, Vi u, Vi x) {
 }
 #else
 TEGULA_VEC Vi pairs_of(Vi u, Vi x) { return {_mm256_maddubs_epi16(u.v, x.v)}; }
-TEGULA_VEC Vi add16(Vi a, Vi b) { return {_mm256_add_epi16(a.v, b.v)}; }
+// In place, as text: else the compiler keeps old and new sums, more than it has registers for.
+TEGULA_VEC void add16(Vi& a, Vi b) { asm("vpaddw %1, %0, %0" : "+x"(a.v) : "x"(b.v)); }
 TEGULA_VEC Vi sum16(Vi a) { return {_mm256_madd_epi16(a.v, ones16().v)}; }
 TEGULA_VEC Vi dot4(Vi sum, Vi, Vi) { return sum; }
 #endif
@@ -213,6 +242,8 @@ struct QuadSums {
         }
 #pragma GCC unroll 8
         for (int m = 0; m < kM; ++m) {
+          // One row's bytes after the other: all at once, they would take the registers of sums.
+          asm volatile("" ::: "memory");
           int32_t four;
           std::memcpy(&four, x[m] + k + 4 * (q + i), sizeof four);
           const Vi xs = set1i(four);
@@ -221,8 +252,8 @@ struct QuadSums {
             if constexpr (kVnni) {
               sum[m][v] = dot4(sum[m][v], u[v], xs);
             } else {
-              low[m][v] = add16(low[m][v], pairs_of(u[v], xs));
-              if constexpr (kSplits) high[m][v] = add16(high[m][v], pairs_of(upper[v], xs));
+              add16(low[m][v], pairs_of(u[v], xs));
+              if constexpr (kSplits) add16(high[m][v], pairs_of(upper[v], xs));
             }
           }
         }
@@ -339,6 +370,7 @@ class ManyRows {
     const int64_t groups = b_.c.groups();
     const int8_t* x[kRows];
     const float* d[kRows];
+#pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) x[m] = b_.x_row(m0 + m), d[m] = b_.d_row(m0 + m);
     Vf y[kRows][kV];
 #pragma GCC unroll 8
@@ -368,7 +400,9 @@ class ManyRows {
         }
       }
     }
+#pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m)
+#pragma GCC unroll 2
       for (int v = 0; v < kV; ++v) {
         const int64_t j = n0 + v * kLanes;
         const auto n = static_cast<int>(std::clamp<int64_t>(b_.c.n - j, 0, kLanes));
