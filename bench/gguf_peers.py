@@ -107,7 +107,8 @@ def main():
                   f"{row['ratio']:.2f} x", flush=True)
             rows.append(row)
     record.write(a, "gguf_peers", "bench/gguf_peers.py --model FILE.gguf", rows, record.KERNELS, a.threads,
-                 model=os.path.basename(a.model))
+                 model=os.path.basename(a.model),
+                 columns=["work", "tokens", "tegula_ms", "ik_ms", "ratio"])
 
 
 if __name__ == "__main__":
