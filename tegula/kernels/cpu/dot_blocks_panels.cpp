@@ -8,18 +8,35 @@
 namespace tegula::kernel {
 
 namespace {
+// The attributes of such a dot, made once: a launch allocates nothing.
+const Attrs& dot_of(int rank, int64_t k_shards) {
+  struct All {
+    Attrs of[kMaxRank + 1][9];  // by the rank of x, and shards of k
+    All() {
+      for (int r = 1; r <= kMaxRank; ++r) {
+        std::string m;
+        for (int d = 0; d + 1 < r; ++d) m += "m" + std::to_string(d) + " ";
+        for (const int64_t shards : {1, 2, 4, 8}) {
+          Attrs& a = of[r][shards];
+          a.set("dims", m + "k, n k -> " + m + "n");
+          if (shards > 1) a.set("k_shards", shards);
+        }
+      }
+    }
+  };
+  static const All all;
+  return all.of[rank][k_shards];
+}
+
 // The dot of some rows of w, from `first` on.
 struct PanelDot {
-  Attrs attrs;
+  const Attrs& attrs;
   TensorRef in[2], out[1];
   BlockDot c;
 
-  PanelDot(const Attrs& of, std::span<const TensorRef> from, const TensorRef& y) {
+  PanelDot(const Attrs& of, std::span<const TensorRef> from, const TensorRef& y)
+      : attrs(dot_of(from[0].rank, of.get_or<int64_t>("k_shards", 1))) {
     BlockDot::parse(of, from, y, c);
-    std::string m;
-    for (int d = 0; d + 1 < from[0].rank; ++d) m += "m" + std::to_string(d) + " ";
-    attrs.set("dims", m + "k, n k -> " + m + "n");
-    if (of.has("k_shards")) attrs.set("k_shards", of.i("k_shards"));
     in[0] = from[0], out[0] = y;
     in[1].dtype = DType::kF32, in[1].rank = 2;
     in[1].shape[1] = in[1].stride[0] = c.k, in[1].stride[1] = 1;
