@@ -17,7 +17,7 @@ struct Options : TextOptions {
   bool no_cache = false, json = false, is_chat = false, wants_scores = false;
 };
 
-// What is to be continued: a text, or a chat.
+// A text or a chat that is to be continued.
 struct Task {
   std::string prompt;  // as it is printed
   std::vector<int32_t> ids;

@@ -1,4 +1,4 @@
-// What the commands that write text share: the model, how tokens are drawn, chats.
+// Shared by the commands that write text: the model, how tokens are drawn, chats.
 #pragma once
 
 #include "cli/flags.h"

@@ -70,7 +70,7 @@ void q6_scales(const uint8_t* block, BlockValues& to) {
   for (int i = 0; i < 16; ++i)
     to.scale[i] = d * static_cast<float>(static_cast<int8_t>(block[192 + i]));
 }
-// What 4 bits of an IQ4 format stand for.
+// The values that 4 bits of an IQ4 format stand for.
 constexpr int8_t kIq4[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                            1,    13,   25,  38,  53,  69,  89,  113};
 void look_up(BlockValues& to, int n) {

@@ -38,7 +38,7 @@ class Cursor {
     const auto n = TEGULA_TRY(take<uint64_t>(what));
     return std::string_view(TEGULA_TRY(skip(n, what)), n);
   }
-  // Of a key or a tensor: so that it can be shown.
+  // The name of a key or a tensor, so that it can be shown.
   Result<std::string_view> name(std::string_view what) {
     const size_t at = at_;
     const std::string_view name = TEGULA_TRY(string(what));
@@ -217,7 +217,7 @@ const GgufTensor* GgufFile::tensor(std::string_view name) const {
 
 namespace {
 
-// What one file says, before it is part of a model.
+// The content of one file, before it is part of a model.
 struct Header {
   uint32_t version = 0;
   std::vector<GgufKey> keys;

@@ -38,7 +38,7 @@ class WeightFiles {
       for (const NamedTensor& t : file.tensors()) f(std::string_view(t.name), find(t.name));
     for (const StoredTensor& t : stored_) f(std::string_view(t.name), find(t.name));
   }
-  // Of safetensors: by other names; those that get "" are left out.
+  // Tensors of safetensors by other names; those that get "" are left out.
   void rename(std::string (*new_name)(std::string_view)) {
     for (SafetensorsFile& f : files_) f.rename(new_name);
   }

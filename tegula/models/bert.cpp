@@ -92,7 +92,7 @@ constinit const ModelDef bert_model = {
     .hf_type = "bert",
     .hf_class = "BertModel",
     .fixed = kFixed,
-    // What stands on the last layer in other uses of it: a pooler, heads of BERT's own training.
+    // Tensors on the last layer in other uses of it: a pooler, heads of BERT's own training.
     .names = {.table = "bert.embeddings.word_embeddings.weight",
               .prefix = "bert.",
               .ignored = "embeddings.position_ids pooler.dense.weight pooler.dense.bias "

@@ -51,7 +51,7 @@ class ModelWeights {
   // The one tensor that is the weight, if it is read by rows (blocks, say); null: mapped() or
   // copy() is all there is.
   const StoredTensor* stored(std::string_view name) const;
-  // Of a file's tensor; of blocks f32.
+  // The dtype of a file's tensor; f32 if it is blocks.
   DType stored_dtype(std::string_view name) const;
   // All values that are in a file's own dtype, and scales of blocks, on all threads.
   Status check(ThreadPool& pool) const;

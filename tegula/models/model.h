@@ -168,7 +168,7 @@ Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets);
 Var hidden_loss(Context& c, const ModelDef& model, Var hidden, Var targets);
 // The terms of that mean, shaped as targets: lse - logits[target], f32 of f32 (and narrower)
 // states.
-// Of weights in blocks, from logits that are products with the head as it lies.
+// From logits, if weights lie in blocks: they are products with the head as it lies.
 Var hidden_losses(Context& c, const ModelDef& model, Var hidden, Var targets);
 // Logits of a hidden state [..., d_model], f32.
 Var hidden_logits(Context& c, const ModelDef& model, Var hidden);

@@ -1,4 +1,4 @@
-// What a model's files hold, without reading a weight.
+// The contents of a model's files, without reading a weight.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ModelInfo {
   int64_t n_parameters = 0;     // of the model, each once
   std::vector<Format> formats;  // most bytes first
   int64_t weight_bytes = 0;     // as stored
-  // Of keys and values of one token, in f32; 0: the model keeps none.
+  // Bytes of keys and values of one token, in f32; 0: the model keeps none.
   int64_t cache_bytes = 0;
   std::string tokenizer;  // "bpe:N"; what is wrong with it, or that there is none
   int64_t n_tokens = 0;   // 0: it cannot be used

@@ -103,7 +103,7 @@ class Compared {
   }
 
   Forward* forward() { return forward_.get(); }
-  // Of prediction i of row r, number `at` of all.
+  // The logits of prediction i of row r, number `at` of all.
   std::span<const float> logits(int64_t r, size_t i, size_t at, size_t v) const {
     if (forward_) return forward_->logits(r).subspan(i * v, v);
     return std::span(file_->find("logits")->as<float>(), (at + 1) * v).subspan(at * v, v);

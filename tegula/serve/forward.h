@@ -33,11 +33,11 @@ class Forward {
   static Result<std::unique_ptr<Forward>> create(std::shared_ptr<const ModelFiles> files,
                                                  const ModelConfig& config,
                                                  const ForwardOptions& options);
-  // Of row r, before run(): what it reads, and what is to be predicted. Ids of the vocabulary.
+  // Row r before run(): the ids that it reads, and those to be predicted.
   std::span<int32_t> tokens(int64_t r) { return row(tokens_, r, options_.length); }
   std::span<int32_t> targets(int64_t r) { return row(targets_, r, options_.length); }
   Status run();
-  // Of row r, after it: -log of the probability of each target; logits[i · vocab_size + id].
+  // Row r after it: -log of the probability of each target; logits[i · vocab_size + id].
   std::span<const float> losses(int64_t r) const { return row(losses_, r, options_.length); }
   std::span<const float> logits(int64_t r) const {
     return row(logits_, r, options_.length * config_.vocab_size);

@@ -183,7 +183,7 @@ Result<Generator::Text> Generator::begin(const TextRequest& request, GenerateSta
   return t;
 }
 
-// Of what the turn before has left, that with which this one begins. Its last token is read, since
+// Keeps the tokens that this turn has in common with the one before. Its last token is read, since
 // what follows is drawn from its logits. A state has no beginning: it is kept whole, or not.
 void Generator::keep_beginning(Text& t) {
   const size_t most = std::min(kept_tokens_.size(), t.all.size() - 1);
@@ -228,7 +228,7 @@ int32_t Generator::choose(Text& t, size_t piece) {
     return logits[static_cast<size_t>(id)] - runner_->lse(piece);
   };
   TokenScore& scored = r.scores->emplace_back(TokenScore{token, score(token), {}});
-  // Of equal logits the first.
+  // The first of equal logits.
   for (int32_t id = 0; r.n_best > 0 && id < static_cast<int32_t>(logits.size()); ++id) {
     auto& best = scored.best;
     if (static_cast<int64_t>(best.size()) == r.n_best) {

@@ -82,7 +82,7 @@ class Generator {
   // Tokens that a text may reach, of those asked about before prepare(); without any, the
   // context's.
   int64_t longest() const { return longest_ > 0 ? longest_ : config_.max_seqlen; }
-  // What prepare() will take for the cache.
+  // The bytes that prepare() will take for the cache.
   Result<int64_t> cache_bytes(const RunnerOptions& options) const;
   // Tells what a request will meet: an error if nothing can come of it; a line for people if the
   // context will not hold it; else "".
@@ -104,7 +104,7 @@ class Generator {
   Status feed(std::span<const int32_t> tokens);
   std::span<const float> logits() const { return runner_->logits(0); }
 
-  // What turns have left in the cache is forgotten.
+  // Forgets the tokens that turns have left in the cache.
   void forget();
 
   const ModelConfig& config() const { return config_; }

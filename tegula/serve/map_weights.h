@@ -8,7 +8,7 @@
 
 namespace tegula {
 
-// Of the rank whose store it is; the store borrows from what is returned. `formats` gets those of
+// `rank` is the one whose store it is; the store borrows from the result. `formats` gets those of
 // the weights that stay in blocks, which Context::formats must know. Errors: those of ModelWeights;
 // no memory.
 Result<std::shared_ptr<ModelWeights>> map_weights(const ModelFiles& files,

@@ -21,7 +21,7 @@ class PagePool {
 
   // Room for n tokens. Error: as many pages are not free; nothing is taken then.
   Status grow(CachedText& text, int64_t n_tokens);
-  // Of the text the first n tokens stay.
+  // The text's first n tokens stay.
   void shrink(CachedText& text, int64_t n_tokens);
   // The text is forgotten.
   void give_back(CachedText& text);

@@ -27,7 +27,7 @@ struct Pooling {
   std::vector<float> apply(std::span<const float> rows, int64_t d) const;
 };
 
-// What the files say; without any the mean, as it is. `width`: of the model's vectors.
+// As the files say; without any the mean, as it is. `width`: of the model's vectors.
 Result<Pooling> read_pooling(const ModelFiles& files, int64_t width);
 // "mean", "cls", "last", "max".
 Result<PoolBy> parse_pooling(std::string_view name);

@@ -1,9 +1,6 @@
 #include "tegula/serve/runner.h"
 
-#include <cstring>
-
 #include "tegula/base/algorithm.h"
-#include "tegula/base/block_format.h"
 #include "tegula/base/round.h"
 #include "tegula/models/rotary.h"
 #include "tegula/ops/math.h"

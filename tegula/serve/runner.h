@@ -60,7 +60,7 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
 
 // Pages that a text may have: of the tokens that it may reach, or of the context.
 int64_t pages_of_text(const ModelConfig& config, const RunnerOptions& options);
-// What the states that a decoding function carries take, the cache above all.
+// The bytes of the states that a decoding function carries, the cache above all.
 Result<int64_t> cache_bytes(const ModelConfig& config, const RunnerOptions& options);
 
 class Runner {

@@ -60,7 +60,7 @@ class Ranking {
     return token(n - 1);
   }
   size_t count() const { return typical_.empty() ? n_ : typical_.size(); }
-  // Of those that are kept.
+  // The i-th of those that are kept.
   int32_t token(size_t i) { return typical_.empty() ? ranked(i) : typical_[i]; }
   double probability(size_t i) { return weight(token(i)) / kept_; }
 

@@ -22,7 +22,7 @@ struct SamplerConfig {
   double top_p = 1.0;        // the smallest set of tokens whose probability reaches it
   uint64_t seed = 0;
   double min_p = 0, typical_p = 1.0;
-  // Of a token that prompt or text have: its logit times it if negative, else by it. [Keskar et al.
+  // A token that prompt or text have: its logit times it if negative, else by it. [Keskar et al.
   // 2019]
   double repetition_penalty = 1.0;
   // Taken off the logit of a token that the text, without the prompt, has: times how often; once.
@@ -47,7 +47,7 @@ struct TokensBefore {
 int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position,
                const TokensBefore& before = {});
 
-// What sample() draws from at a temperature above 0: tokens and their probabilities, likeliest
+// Choices that sample() draws from at a temperature above 0: tokens, probabilities, likeliest
 // first.
 std::vector<std::pair<int32_t, double>> distribution(std::span<const float> logits,
                                                      const SamplerConfig& config,

@@ -25,7 +25,7 @@ class Charsmap {
     size_t n_bytes = 0;  // of the text; 0: none
     std::string_view to;
   };
-  // What the text begins with: the longest, or the shortest.
+  // The stop text that it begins with: the longest, or the shortest.
   Match longest(std::string_view text) const { return find(text, false); }
   Match shortest(std::string_view text) const { return find(text, true); }
 

@@ -7,7 +7,7 @@ namespace tegula {
 namespace {
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-// What is no character begins with so many bytes of one; `may_go_on`: others may make it one.
+// How many bytes begin a character that is not whole; `may_go_on`: others may make it one.
 size_t part_of_character(std::string_view text, bool& may_go_on) {
   const auto b = static_cast<unsigned char>(text[0]);
   const size_t length = b >= 0xf5 || b < 0xc2 ? 1 : b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : 2;

@@ -69,7 +69,7 @@ Status Form::check_keys() const {
     const std::string word = cat(" ", k.name.substr(std::min(kPrefix.size(), k.name.size())), " ");
     const bool is_known = k.name.starts_with(kPrefix) && (kRead.find(word) != kRead.npos ||
                                                           kHarmless.find(word) != kHarmless.npos);
-    // What is off says nothing.
+    // A setting that is off says nothing.
     const bool is_off = k.value.flag() == false;
     if (!is_known && !is_off)
       return unsupported(cat("'", file_.path(), "': tegula does not compute the key ", k.name, ": ",

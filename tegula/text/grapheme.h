@@ -1,4 +1,4 @@
-// What a reader takes for one character: a code point with the marks that belong to it.
+// A reader's character: a code point with the marks that belong to it.
 #pragma once
 
 #include <cstddef>

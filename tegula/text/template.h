@@ -1,9 +1,9 @@
 // ChatTemplate: the Jinja template that makes one prompt of a chat's messages.
 //
-// What `transformers` renders with jinja2 (an immutable sandbox, trim_blocks, lstrip_blocks,
-// break and continue, its own tojson, raise_exception, strftime_now, {% generation %}), text for
-// text: for, if, set, namespace, macro, call, with, filter, raw; expressions, slices, filters,
-// tests and methods of texts, lists and dicts. Not computed, and refused by name and line:
+// Templates that `transformers` renders with jinja2 (an immutable sandbox, trim_blocks,
+// lstrip_blocks, break and continue, its own tojson, raise_exception, strftime_now, {% generation
+// %}), text for text: for, if, set, namespace, macro, call, with, filter, raw; expressions, slices,
+// filters, tests and methods of texts, lists and dicts. Not computed, and refused by name and line:
 // including other templates, recursive loops, a macro's varargs, cycler, joiner, formats with %,
 // integers beyond 64 bits. Bounds hold for any template: levels, steps and bytes. Errors:
 // kInvalidArgument for what is no Jinja, for what Jinja refuses too, and for what the template

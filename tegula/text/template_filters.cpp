@@ -29,7 +29,7 @@ Result<int64_t> integer_of(const Value& v, int64_t otherwise, std::string_view w
 
 Result<Value> once(Args items) { return Value::list(std::move(items), Kind::kOnce); }
 
-// What sort, unique, min and max compare: by an attribute, without regard to case.
+// The keys that sort, unique, min and max compare: by an attribute, without regard to case.
 Result<Value> key_of(Evaluator& e, const Value& v, const Value& path, const Value& minds_case) {
   Value key = TEGULA_TRY(e.by_path(v, path));
   if (!key.is(Kind::kText) || minds_case.is_true()) return key;

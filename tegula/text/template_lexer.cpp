@@ -50,7 +50,7 @@ class Lexer {
     return invalid_argument(cat("line ", line_, ": ", what));
   }
 
-  // What stands before a tag with this sign; `may_trim`: the tag is no {{.
+  // Text before a tag with this sign; `may_trim`: the tag is no {{.
   std::string_view before(std::string_view text, char sign, bool may_trim) const {
     if (sign == '-') return strip(text, false, true);
     if (sign == '+' || !may_trim) return text;

@@ -1,4 +1,4 @@
-// What templates' operators, subscripts and functions compute.
+// Computes templates' operators, subscripts and functions.
 #include <cmath>
 #include <ctime>
 

@@ -490,7 +490,7 @@ class Parser {
     return make(Kind::kSlice, line, std::move(parts));
   }
 
-  // What stands in front of the arguments is the first part.
+  // The operand in front of the arguments is the first part.
   Result<Node> arguments(Kind kind, int line, Node first, std::string name) {
     std::vector<Node> all = nodes(std::move(first));
     bool has_keywords = false;

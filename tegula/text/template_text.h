@@ -1,4 +1,4 @@
-// What Python's methods of texts do, for templates' filters and methods.
+// Python's methods of texts, for templates' filters and methods.
 #pragma once
 
 #include <string>

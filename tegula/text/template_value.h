@@ -1,4 +1,4 @@
-// What chat templates compute with: Python's values, as Jinja sees them.
+// The values of chat templates: Python's, as Jinja sees them.
 //
 // Lists, tuples and dicts are shared and never change once made, as in Jinja's immutable sandbox;
 // dicts keep their order and are looked up in linear time. Integers have 64 bits. What a filter
@@ -98,7 +98,7 @@ struct Value {
   double number() const { return kind == Kind::kFloat ? real : static_cast<double>(integer); }
   const std::string& str() const { return *text; }  // of a text
   bool is_true() const;
-  // Of a dict; null pointer: it has none.
+  // A dict's entry; null pointer: it has none.
   const Value* find(const Value& key, Work& work) const;
   const char* type_name() const;  // Python's
 };

@@ -47,7 +47,7 @@ class Tokenizer {
   // name: "bytes", "chars" or "bpe:N" with 256 ≤ N ≤ 1,000,000.
   static Result<Tokenizer> train(std::string_view name, std::string_view text);
   static Result<Tokenizer> load(const std::string& directory);
-  // Of what a tokenizer.json says, made of another file, which errors name.
+  // From the text of a tokenizer.json that was made of another file, which errors name.
   static Result<Tokenizer> from_json(Json json, const std::string& path);
 
   // `adds`: with the ids that a loaded one puts around every text; a chat's template writes its

@@ -49,7 +49,7 @@ TEST_F(Files, TheEndOfATextIsGenerationsBeforeTheModels) {
   expect_error(open()->end_of_text(), Code::kInvalidArgument, {"generation_config.json", "JSON"});
 }
 
-// Of a model of images and text, as transformers 4 and 5 lay it out.
+// A model of images and text, as transformers 4 and 5 lay it out.
 TEST_F(Files, OfImagesAndTextAreTheTexts) {
   put("config.json", R"({"model_type": "gemma3", "eos_token_id": [1, 106], "dtype": "bfloat16",
       "tie_word_embeddings": false, "vision_config": {"hidden_size": 9}, "mm_tokens_per_image": 4,

@@ -167,7 +167,7 @@ TEST(Evaluation, WindowsPredictEachTokenOnce) {
 
 TEST(Evaluation, DistancesOfDistributions) {
   const float p[] = {0, std::log(3.0f), -INFINITY}, q[] = {1, 1, 1};
-  // Of 1/4 and 3/4 to a third each.
+  // 1/4 and 3/4 to a third each.
   EXPECT_NEAR(divergence_of(p, q), .25 * std::log(.75) + .75 * std::log(2.25), 1e-7);
   EXPECT_EQ(divergence_of(p, p), 0);
   const std::string ours = model_of("llama"), theirs = model_of("gpt2"),
@@ -199,7 +199,7 @@ TEST(Evaluation, DistancesOfDistributions) {
     sum += divergence_of(std::span(file_p.find("logits")->as<float>() + i * v, v),
                          std::span(file_q.find("logits")->as<float>() + i * v, v));
   EXPECT_EQ(other.divergence->mean, sum / 59);
-  // Of other tokens they say nothing.
+  // They say nothing on other tokens.
   auto changed = row;
   changed[30] ^= 1;
   expect_error(evaluate(ours, {changed}, o), Code::kInvalidArgument,

@@ -201,7 +201,7 @@ TEST(Sampler, PenaltiesAndBiasesChangeLogits) {
   EXPECT_EQ(greedy({.frequency_penalty = -0.6}), 2);  // 1.2 more
   EXPECT_EQ(greedy({.presence_penalty = -0.9}), 0);
   EXPECT_EQ(greedy({.presence_penalty = -1.1}), 2);
-  // What is penalised is the text's, but for repetition.
+  // Only the text's tokens are penalised, but for repetition.
   const auto p = [&](const SamplerConfig& c, int32_t token) {
     for (const auto& [t, x] : distribution(logits, c, before))
       if (t == token) return x;

@@ -47,7 +47,7 @@ bool has_no_white_space_rules(std::string_view text) {
 
 TEST(GgufTokenizer, ThereAndBackGivesTheSameIds) {
   const Json all = fixture();
-  // Of those of the fixture that have a name in GGUF; "prefix" and the like have none.
+  // Those of the fixture that have a name in GGUF; "prefix" and the like have none.
   const std::set<std::string> with_form = {"gpt2",   "gpt2-split",   "llama3",    "qwen2",
                                            "o200k",  "tekken",       "starcoder", "smollm",
                                            "llama2", "llama2-lines", "gemma"};

@@ -40,7 +40,7 @@ TEST(SentencePiece, IdsAndTextsEqualTheLibrarys) {
         ids.push_back(static_cast<int32_t>(*id.as<int64_t>()));
       EXPECT_EQ(t->encode(text_of(&parts[0])).value(), ids) << name << ": " << parts[0].dump();
       ++n_texts;
-      // What is unknown is " ⁇ " there, and here the piece.
+      // An unknown piece is " ⁇ " there, and here the piece.
       if (std::find(ids.begin(), ids.end(), 0) == ids.end())
         EXPECT_EQ(shown_text(*t, ids), text_of(&parts[2])) << name << ": " << parts[0].dump();
     }

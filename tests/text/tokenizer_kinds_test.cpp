@@ -55,7 +55,7 @@ TEST(TokenizerKinds, WhatIsNoUtf8IsShownAsTheLibraryDoes) {
     return shown_text(*t, t->inner(t->encode(text).value()));
   };
   const std::string bad = "\ufffd";
-  // Of bytes, each part that could begin a character is one replacement.
+  // Each part of the bytes that could begin a character is one replacement.
   EXPECT_EQ(shown("gpt2", "a\xe4\xb8 \xf0\x9f\x98 b"), "a" + bad + " " + bad + " b");
   EXPECT_EQ(shown("gpt2", "\xff\xc0\xed\xa0\x80"), bad + bad + bad + bad + bad);
   // SentencePiece's that stand together are characters throughout, or none of them is.

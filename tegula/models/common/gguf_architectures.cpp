@@ -140,7 +140,7 @@ bool cut_number(std::string_view text, std::string_view& number, std::string_vie
   return true;
 }
 
-// Of a name with ".weight" or ".bias" what a list of names says, or "".
+// The entry of a list of names for a name with ".weight" or ".bias", or "".
 GgufPlace place(std::span<const GgufName> names, std::string_view GgufName::*from,
                 std::string_view GgufName::*to, std::string_view name) {
   for (const std::string_view end : {".weight", ".bias"}) {

@@ -31,12 +31,12 @@ struct GgufName {
 
 struct GgufArchitecture {
   std::string_view name, model_type;
-  // Of two of one name, the one whose key is there.
+  // If two have one name, the one whose key is there.
   std::string_view told_by = {};
   std::span<const GgufName> whole, layer;  // "blk.3." before the latter
   std::string_view layers = "model.layers.";
   bool has_layer_norm = false;  // its epsilon is attention.layer_norm_epsilon
-  // What llama.cpp computes where no key says it, by setting: "norm_topk_prob=false".
+  // Settings that llama.cpp takes where no key says them: "norm_topk_prob=false".
   std::string_view fixed = {};
   // A setting of which llama.cpp reads nothing in this architecture.
   std::string_view unread = {};

@@ -150,7 +150,7 @@ Status Reading::read_sizes() {
   return {};
 }
 
-// What no key says: whether there is a head, and biases.
+// Facts that no key says: whether there is a head, and biases.
 Status Reading::read_from_tensors() {
   const auto there = [&](std::string_view name) { return file_.tensor(name) != nullptr; };
   set("tie_embeddings", !there("output.weight") || has_head_of_table(file_, a_));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kTemplate = "tokenizer.chat_template";
 
-// What config.json says, not weights.
+// It is in config.json, not among the weights.
 bool is_of_config(std::string_view name) {
   return name == "rope_freqs.weight" || name == "rope_factors_long.weight" ||
          name == "rope_factors_short.weight" || name.ends_with(".attn_rot_embd.weight");

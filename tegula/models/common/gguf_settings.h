@@ -14,13 +14,13 @@ struct GgufSetting {
   std::string_view setting;  // its name
   bool is_needed = false;
   std::string_view absent = {};  // JSON that a missing key means; "": what it means in config.json
-  // Of which architectures, by spaces; "": of all.
+  // The architectures that have it, by spaces; "": all.
   std::string_view only = {};
   enum class Norm : uint8_t { kAny, kLayer, kRms } norm = Norm::kAny;
   bool is_of(const GgufArchitecture& a) const;
 };
 std::span<const GgufSetting> gguf_settings();
-// Of a family, by name; null: it has none.
+// A family's, by name; null: it has none.
 const Field* find_setting(const ModelDef& model, std::string_view setting);
 
 // Angles that are divided by a list: as llama3's rule where that gives the list, else the list

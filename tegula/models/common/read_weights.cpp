@@ -85,7 +85,7 @@ int64_t copy_finite(const TensorRef& from, const TensorRef& to) {
   return -1;
 }
 
-// What is read by rows has no data here.
+// A tensor that is read by rows has no data here.
 bool is_same(const TensorRef& a, const TensorRef& b) {
   return a.data != nullptr && b.data != nullptr && a.dtype == b.dtype &&
          std::ranges::equal(shape_of(a), shape_of(b)) &&

@@ -45,7 +45,7 @@ struct Blocks {
                                                                         : 4;
 };
 
-// What the 4 bits of IQ4 formats stand for, + 128.
+// The values that the 4 bits of IQ4 formats stand for, + 128.
 inline constexpr uint8_t kIq4Bytes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                           129, 141, 153, 166, 181, 197, 217, 241};
 

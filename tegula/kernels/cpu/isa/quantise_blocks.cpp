@@ -25,7 +25,7 @@ void quantise(const float* x, int8_t* q, float& d) {
   }
   const Vf by = set1(127.0F / largest);
   int32_t whole[kBlock];
-  // Of a denormal maximum 127 / max may be infinite: floor and the bounds still give a byte.
+  // A denormal maximum may make 127 / max infinite: floor and the bounds still give a byte.
   for (int i = 0; i < kVectors; ++i)
     storei(whole + i * kLanes,
            to_int(min(set1(127.0F), max(set1(-127.0F), floor(v[i] * by + set1(0.5F))))));
