@@ -36,6 +36,8 @@ struct Blocks {
                                : F == kQ3_K         ? 4
                                : F == kQ6_K         ? 32
                                                     : 0;
+  // 16 bytes hold the lower bits of a run: the first half of it in their low halves.
+  static constexpr bool kIsNibbles = F == kQ4_0 || F == kQ4_1 || F == kQ5_0 || F == kQ5_1;
   // Bits of u.
   static constexpr int kBits = F == kQ8_0 || kIsIq4                     ? 8
                                : F == kQ6_K                             ? 6
@@ -68,6 +70,17 @@ TEGULA_VEC __m256i nibbles(const uint8_t* p) {
   const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(x), _mm_srli_epi16(x, 4), 1);
   return _mm256_and_si256(both, times32(15));
+}
+// The first 16 values of a run of two rows, and the other 16.
+struct Halves {
+  __m256i first, second;
+};
+TEGULA_VEC Halves nibbles_of_two(const uint8_t* p, const uint8_t* q) {
+  const __m128i* at[2] = {reinterpret_cast<const __m128i*>(p), reinterpret_cast<const __m128i*>(q)};
+  const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(at[0])),
+                                               _mm_loadu_si128(at[1]), 1);
+  return {_mm256_and_si256(both, times32(15)),
+          _mm256_and_si256(_mm256_srli_epi16(both, 4), times32(15))};
 }
 // `mask` of each byte, `shift` up.
 TEGULA_VEC __m256i field(__m256i x, int shift, int mask) {
@@ -214,5 +227,89 @@ TEGULA_VEC void load_scales(const uint8_t* block, float* scale, float* min, int6
     if constexpr (Blocks<F>::kHasMin) min[0] = half_at(block + 2);
   }
 }
+
+#if defined(TEGULA_ISA_AVX512) || defined(TEGULA_ISA_AVX2)
+// u of a block of row p in the lower lanes, of row q in the upper ones.
+template <BlockFormat F>
+TEGULA_VEC Halves load_halves(const uint8_t* p, const uint8_t* q) {
+  static_assert(Blocks<F>::kIsNibbles);
+  constexpr int kLow = Blocks<F>::kBytes - 16;
+  Halves u = nibbles_of_two(p + kLow, q + kLow);
+  if constexpr (Blocks<F>::kBits == 5) {
+    const __m256i high_p = sixteens(p + kLow - 4), high_q = sixteens(q + kLow - 4);
+    u.first = join(u.first, _mm256_permute2x128_si256(high_p, high_q, 0x20));
+    u.second = join(u.second, _mm256_permute2x128_si256(high_p, high_q, 0x31));
+  }
+  return u;
+}
+
+// The 4 bytes at p of each of eight rows. Through memory, eight small stores would hold up one
+// large load.
+struct Dwords {
+  __m128i first, last;  // of rows 0 to 3, 4 to 7
+};
+TEGULA_VEC Dwords dwords_at(const uint8_t* const (&w)[8], int64_t at) {
+  int32_t v[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) std::memcpy(&v[i], w[i] + at, sizeof v[i]);
+  return {_mm_setr_epi32(v[0], v[1], v[2], v[3]), _mm_setr_epi32(v[4], v[5], v[6], v[7])};
+}
+TEGULA_VEC __m256i eight(const Dwords& v) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(v.first), v.last, 1);
+}
+TEGULA_VEC __m256 low_halves(const Dwords& v) {
+  const __m128i low = _mm_set1_epi32(0xffff);
+  return _mm256_cvtph_ps(_mm_packus_epi32(_mm_and_si128(v.first, low), _mm_and_si128(v.last, low)));
+}
+TEGULA_VEC __m256 high_halves(const Dwords& v) {
+  return _mm256_cvtph_ps(_mm_packus_epi32(_mm_srli_epi32(v.first, 16), _mm_srli_epi32(v.last, 16)));
+}
+// by · byte i of each lane.
+template <bool kIsSigned = false>
+TEGULA_VEC __m256 scaled_byte(__m256i v, int i, __m256 by) {
+  v = _mm256_slli_epi32(v, 24 - 8 * i);
+  v = kIsSigned ? _mm256_srai_epi32(v, 24) : _mm256_srli_epi32(v, 24);
+  return _mm256_mul_ps(_mm256_cvtepi32_ps(v), by);
+}
+
+// load_scales of a block of eight rows, a lane a row.
+template <BlockFormat F>
+TEGULA_VEC void load_scales_of_eight(const uint8_t* const (&w)[8], int64_t at,
+                                     __m256 (&scale)[Blocks<F>::kRuns * Blocks<F>::kGroups],
+                                     __m256 (&min)[Blocks<F>::kRuns * Blocks<F>::kGroups]) {
+  using enum BlockFormat;
+  using B = Blocks<F>;
+  if constexpr (B::kRuns == 1) {
+    const Dwords v = dwords_at(w, at);
+    scale[0] = low_halves(v);
+    if constexpr (B::kHasMin) min[0] = high_halves(v);
+  } else if constexpr (F == kQ4_K || F == kQ5_K) {
+    const Dwords both = dwords_at(w, at);
+    const __m256 d = low_halves(both), d_min = -high_halves(both);
+    const __m256i a = eight(dwords_at(w, at + 4)), b = eight(dwords_at(w, at + 8)),
+                  c = eight(dwords_at(w, at + 12));
+    const __m256i s[2] = {field(a, 0, 63), join(field(c, 0, 15), up<4>(field(a, 6, 3)))},
+                  m[2] = {field(b, 0, 63), join(field(c, 4, 15), up<4>(field(b, 6, 3)))};
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      scale[i] = scaled_byte(s[i / 4], i % 4, d);
+      min[i] = scaled_byte(m[i / 4], i % 4, d_min);
+    }
+  } else if constexpr (F == kQ6_K) {
+    const __m256 d = high_halves(dwords_at(w, at + 206));  // the scales' last two bytes, and d
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m256i s = eight(dwords_at(w, at + 192 + 4 * i));
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) scale[4 * i + j] = scaled_byte<true>(s, j, d);
+    }
+  } else {
+    for (int i = 0; i < 8; ++i)
+      load_scales<F>(w[i] + at, reinterpret_cast<float*>(scale) + i,
+                     reinterpret_cast<float*>(min) + i, 8);
+  }
+}
+
+#endif
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -58,34 +58,98 @@ struct BlockCall {
 
 #if defined(TEGULA_ISA_AVX512) || defined(TEGULA_ISA_AVX2)
 
-TEGULA_VEC __m256i load_x(const int8_t* p) { return load32(reinterpret_cast<const uint8_t*>(p)); }
-
-// Lane j: the sum of bytes 4j to 4j + 3 of u times those of x. Of 8 bits u is taken as signed,
+// Eight rows of a run, and the sums of their products with x. Of 8 bits u is taken as signed,
 // without its zero: |u| times x with u's sign fits 16 bits, as |x| < 128.
 template <BlockFormat F>
-struct RunDot {
-  static constexpr bool kIsSigned = Blocks<F>::kBits == 8;
-  static constexpr int kZero = kIsSigned ? 0 : Blocks<F>::kZero;
+class EightRuns {
+  using B = Blocks<F>;
+  static constexpr bool kIsSigned = B::kBits == 8;
+  // 16 bytes hold a run: lanes of a vector are rows i and i + 4, one vector of its first half, and
+  // one of its second.
+  static constexpr bool kIsPaired = B::kIsNibbles;
+  // The products whose sum fits 16 bits.
+  static constexpr int kFit = 32767 / (((1 << B::kBits) - 1) * 127);
+  static constexpr int kVectors = kIsPaired ? 4 : 8;  // of sums
 
-  TEGULA_VEC __m256i value(Bytes u) {
-    if constexpr (kIsSigned) return flip(u.v);
-    return u.v;
+ public:
+  static constexpr int kZero = kIsSigned ? 0 : B::kZero;
+
+  TEGULA_VEC void load(const uint8_t* const (&w)[8], int64_t at, int r, __m256i (&u)[8]) {
+    if constexpr (kIsPaired) {
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const Halves two = load_halves<F>(w[i] + at, w[i + 4] + at);
+        u[2 * i] = two.first, u[2 * i + 1] = two.second;
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) {
+        u[i] = load_run<F>(w[i] + at, r).v;
+        if constexpr (kIsSigned) u[i] = flip(u[i]);
+      }
+    }
   }
-  TEGULA_VEC __m256i dot(__m256i w, __m256i x) {
-    const __m256i one = _mm256_set1_epi16(1);
-    if constexpr (kIsSigned)
-      return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)),
-                               one);
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), one);
+
+  // Lane i: row i's sum, of each of the run's groups.
+  TEGULA_VEC void dot(const __m256i (&u)[8], const int8_t* x, __m256i (&sum)[2]) {
+    __m256i v[kVectors];
+    if constexpr (kIsPaired) {
+      const __m256i low = load_both(x), high = load_both(x + 16);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i)
+        v[i] = _mm256_add_epi16(_mm256_maddubs_epi16(u[2 * i], low),
+                                _mm256_maddubs_epi16(u[2 * i + 1], high));
+    } else {
+      const __m256i all = load32(reinterpret_cast<const uint8_t*>(x));
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i)
+        v[i] = kIsSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(u[i]), _mm256_sign_epi8(all, u[i]))
+                         : _mm256_maddubs_epi16(u[i], all);
+    }
+    // Lanes of 16 bits are added as long as they fit, those of two rows at a time.
+    constexpr int kProducts = kIsPaired ? 4 : 2;
+    if constexpr (kFit < 2 * kProducts) widen<kVectors>(v);
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; i += 2)
+      v[i / 2] = add<(kFit >= 2 * kProducts)>(_mm256_unpacklo_epi64(v[i], v[i + 1]),
+                                              _mm256_unpackhi_epi64(v[i], v[i + 1]));
+    if constexpr (kFit >= 2 * kProducts && kFit < 4 * kProducts) widen<kVectors / 2>(v);
+#pragma GCC unroll 2
+    for (int i = 0; i < kVectors / 2; i += 2)
+      v[i / 2] = add<(kFit >= 4 * kProducts)>(evens(v[i], v[i + 1]), odds(v[i], v[i + 1]));
+    if constexpr (kFit >= 4 * kProducts) widen<kVectors / 4>(v);
+    if constexpr (kIsPaired) {
+      sum[0] = v[0];
+    } else {
+      sum[0] = _mm256_permute2x128_si256(v[0], v[1], 0x20);
+      sum[1] = _mm256_permute2x128_si256(v[0], v[1], 0x31);
+      if constexpr (B::kGroups == 1) sum[0] = _mm256_add_epi32(sum[0], sum[1]);
+    }
+  }
+
+ private:
+  TEGULA_VEC __m256i load_both(const int8_t* p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  // Pairs of 16 bits become their sums of 32.
+  template <int kCount>
+  TEGULA_VEC void widen(__m256i (&v)[kVectors]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) v[i] = _mm256_madd_epi16(v[i], _mm256_set1_epi16(1));
+  }
+  template <bool kIs16>
+  TEGULA_VEC __m256i add(__m256i a, __m256i b) {
+    return kIs16 ? _mm256_add_epi16(a, b) : _mm256_add_epi32(a, b);
+  }
+  // In each half, the lanes of 32 bits that are even (odd) of a, then of b.
+  TEGULA_VEC __m256i evens(__m256i a, __m256i b) { return pick<0x88>(a, b); }
+  TEGULA_VEC __m256i odds(__m256i a, __m256i b) { return pick<0xdd>(a, b); }
+  template <int kLanes>
+  TEGULA_VEC __m256i pick(__m256i a, __m256i b) {
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), kLanes));
   }
 };
-
-// Sums of lanes of eight vectors: of their lower halves, and of their upper ones.
-TEGULA_VEC void sum_halves(const __m256i (&v)[8], __m256i& low, __m256i& high) {
-  const __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
-  const __m256i b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
-  low = _mm256_permute2x128_si256(a, b, 0x20), high = _mm256_permute2x128_si256(a, b, 0x31);
-}
 
 // Up to kBlockFewRows rows of x: kM of them, eight rows of w at a time.
 template <BlockFormat F, int kM>
@@ -104,24 +168,7 @@ class FewRows {
  private:
   using B = Blocks<F>;
   static constexpr int64_t kEights = 4;
-  static constexpr int64_t kFar = 16384;  // bytes that eight rows may take in the first cache
-
-  // The two halves that a block of 32 begins with, of eight rows: through memory, eight small
-  // stores would hold up one large load.
-  TEGULA_VEC void load_eight_scales(const uint8_t* const (&w)[8], int64_t at, __m256& scale,
-                                    __m256& min) {
-    int32_t two[8];
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) std::memcpy(&two[i], w[i] + at, sizeof two[i]);
-    const __m256i v =
-        _mm256_setr_epi32(two[0], two[1], two[2], two[3], two[4], two[5], two[6], two[7]);
-    scale = widen_low_halves(_mm256_and_si256(v, _mm256_set1_epi32(0xffff)));
-    if constexpr (B::kHasMin) min = widen_low_halves(_mm256_srli_epi32(v, 16));
-  }
-  TEGULA_VEC __m256 widen_low_halves(__m256i v) {
-    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 0x08);
-    return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
-  }
+  static constexpr int64_t kAhead = 8192;  // bytes beyond the next eight rows
 
   void eight(int64_t n0) const {
     const uint8_t* w[8];
@@ -132,46 +179,38 @@ class FewRows {
 #pragma GCC unroll 4
     for (int m = 0; m < kM; ++m) x[m] = b_.x_row(m), d[m] = b_.d_row(m);
     const int64_t groups = b_.c.groups();
-    // Short rows: those of the next eight, since the processor foresees no run so short.
-    const int64_t row = b_.call.in[1].stride[0], ahead = 8 * row <= kFar ? 8 * row : kFar / 8;
+    // Memory is asked for as it lies, whatever the order in which it is read: the processor then
+    // goes ahead by itself.
+    const int64_t row = b_.call.in[1].stride[0];
+    const uint8_t* next = w[0] + 8 * row + std::min(8 * row, kAhead);
     __m256 y[kM];
 #pragma GCC unroll 4
     for (int m = 0; m < kM; ++m) y[m] = _mm256_setzero_ps();
     int64_t at_block = 0;
     for (int64_t run = 0; run < b_.c.k / kRun; run += B::kRuns, at_block += B::kBytes) {
-      alignas(32) float scale[B::kRuns * B::kGroups][8], min[B::kRuns * B::kGroups][8];
-      __m256 one_scale, one_min;
-      if constexpr (B::kRuns == 1) {
-        load_eight_scales(w, at_block, one_scale, one_min);
-      } else {
-        for (int i = 0; i < 8; ++i) load_scales<F>(w[i] + at_block, &scale[0][i], &min[0][i], 8);
-      }
+      __m256 scale[B::kRuns * B::kGroups], min[B::kRuns * B::kGroups];
+      load_scales_of_eight<F>(w, at_block, scale, min);
 #pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) __builtin_prefetch(w[i] + at_block + ahead);
+      for (int i = 0; i < 8 * B::kBytes; i += 64) __builtin_prefetch(next + 8 * at_block + i);
+#pragma GCC unroll 2
       for (int r = 0; r < B::kRuns; ++r) {
         __m256i u[8];
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) u[i] = RunDot<F>::value(load_run<F>(w[i] + at_block, r));
+        EightRuns<F>::load(w, at_block, r, u);
 #pragma GCC unroll 4
         for (int m = 0; m < kM; ++m) {
-          const __m256i xs = load_x(x[m] + (run + r) * kRun);
           const __m256 ds = _mm256_broadcast_ss(d[m] + run + r);
-          __m256i v[8], sum[2];
-#pragma GCC unroll 8
-          for (int i = 0; i < 8; ++i) v[i] = RunDot<F>::dot(u[i], xs);
-          sum_halves(v, sum[0], sum[1]);
-          if constexpr (B::kGroups == 1) sum[0] = _mm256_add_epi32(sum[0], sum[1]);
+          __m256i sum[2];
+          EightRuns<F>::dot(u, x[m] + (run + r) * kRun, sum);
 #pragma GCC unroll 2
           for (int g = 0; g < B::kGroups; ++g) {
             const int64_t at = m * groups + (run + r) * B::kGroups + g;
-            if constexpr (RunDot<F>::kZero != 0)
+            if constexpr (EightRuns<F>::kZero != 0)
               sum[g] = _mm256_sub_epi32(sum[g], _mm256_set1_epi32(b_.offsets[at]));
-            const __m256 by = B::kRuns == 1 ? one_scale : _mm256_load_ps(scale[r * B::kGroups + g]);
-            y[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[g]), _mm256_mul_ps(ds, by), y[m]);
+            const __m256 by = _mm256_mul_ps(ds, scale[r * B::kGroups + g]);
+            y[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[g]), by, y[m]);
             if constexpr (B::kHasMin)
-              y[m] = _mm256_fmadd_ps(
-                  _mm256_broadcast_ss(b_.mins + at),
-                  B::kRuns == 1 ? one_min : _mm256_load_ps(min[r * B::kGroups + g]), y[m]);
+              y[m] =
+                  _mm256_fmadd_ps(_mm256_broadcast_ss(b_.mins + at), min[r * B::kGroups + g], y[m]);
           }
         }
       }
@@ -418,7 +457,7 @@ void run_format(const KernelCall& call) {
   const BlockCall b(call);
   const bool has_min = Blocks<F>::kHasMin;
   if (b.c.m <= kBlockFewRows) {
-    b.sum_x(RunDot<F>::kZero, has_min);
+    b.sum_x(EightRuns<F>::kZero, has_min);
     switch (b.c.m) {
       case 1:
         return FewRows<F, 1>(b).run();
