@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """A GGUF model beside ik_llama.cpp, in one run: reading a prompt, and decoding behind texts of some length.
 
-    bench/gguf_peers.py --model FILE.gguf [--data README.md] [--tegula build/release/tegula] [--threads 2] [--rounds 5]
+    bench/gguf_peers.py --model FILE.gguf [--name gguf_peers] [--depths 0,2000,8000] [--data README.md]
+                        [--tegula build/release/tegula] [--threads 2] [--rounds 5]
 
 The peer is PyPI's ik-llama-cpp-python, which must be installed for this Python. Both get the ids that `tegula encode`
 gives for the same text, in turns, a process each; what is timed is the calls that compute (its llama_decode, our
-steps), without loading. Medians of all rounds. Writes bench/results/gguf_peers.json.
+steps), without loading. Medians of all rounds. Writes bench/results/NAME.json.
+A model of a billion weights is made by bench/gguf_random.py.
 """
 import argparse
 import json
@@ -18,7 +20,6 @@ import time
 
 import record
 
-DEPTHS = [0, 2000, 8000]  # tokens before those that are decoded
 PREFILL = 512
 DECODED = 64
 
@@ -70,6 +71,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", default="README.md")
+    parser.add_argument("--name", default="gguf_peers")
+    parser.add_argument("--depths", default="0,2000,8000", help="tokens before those that are decoded")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer", action="store_true", help="the peer's side: ids from standard input")
     record.add_flags(parser)
@@ -81,8 +84,10 @@ def main():
         text = " ".join(f.read().split())
     text *= 1 + 60000 // len(text)
     rows = []
+    works = [(f"prefill {PREFILL}", PREFILL, 1)]
+    works += [(f"decode at {d}", max(int(d), 8), DECODED) for d in a.depths.split(",")]
     with tempfile.TemporaryDirectory() as tmp:
-        for name, length, n in [(f"prefill {PREFILL}", PREFILL, 1), *[(f"decode at {d}", max(d, 8), DECODED) for d in DEPTHS]]:
+        for name, length, n in works:
             prompt = os.path.join(tmp, "prompt.txt")
             # As many words as make the length, by halves.
             low, high = 0, len(text)
@@ -106,8 +111,8 @@ def main():
             print(f"{name}: {len(ids)} tokens, tegula {row['tegula_ms']:.2f} ms, ik {row['ik_ms']:.2f} ms, "
                   f"{row['ratio']:.2f} x", flush=True)
             rows.append(row)
-    record.write(a, "gguf_peers", "bench/gguf_peers.py --model FILE.gguf", rows, record.KERNELS, a.threads,
-                 model=os.path.basename(a.model),
+    command = f"bench/gguf_peers.py --model FILE.gguf --name {a.name} --depths {a.depths}"
+    record.write(a, a.name, command, rows, record.KERNELS, a.threads, model=os.path.basename(a.model),
                  columns=["work", "tokens", "tegula_ms", "ik_ms", "ratio"])
 
 
