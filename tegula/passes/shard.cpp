@@ -304,9 +304,11 @@ class Sharder {
   }
 
   size_t slot(ValueId v, size_t axis) const { return v * options_.mesh.axes.size() + axis; }
-  // Does every rank have all of it, there or joined for an earlier reader?
+  // Does every rank have all of it, there or joined for an earlier reader? (Stored weights are
+  // dropped after theirs.)
   bool is_there(ValueId v, size_t axis) const {
-    return out_.values[v][axis].is_replicated() || joined_[slot(v, axis)] != 0;
+    return out_.values[v][axis].is_replicated() ||
+           (joined_[slot(v, axis)] != 0 && !is_stored(v, axis));
   }
 
   bool scatters(size_t axis) const {

@@ -15,6 +15,7 @@
 #include "tegula/plan/gather_alike.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/order.h"
+#include "tegula/plan/places.h"
 #include "tegula/plan/plan.h"
 #include "tegula/plan/planner.h"
 #include "tegula/plan/tuning_table.h"
@@ -71,6 +72,24 @@ void Planner::end_background(ValueId holds) {
     done.flops = done.bytes = 0;
     plan_.steps.push_back(std::move(done));
   }
+}
+
+void Planner::end_older_sums() {
+  const auto layer = [&](int start) {
+    return layer_of(plan_.steps[static_cast<size_t>(start)].scope);
+  };
+  const std::string newest = layer(in_background_.back().second);
+  std::string before;  // the layer begun before the newest
+  std::vector<ValueId> older;
+  for (auto it = in_background_.rbegin(); it != in_background_.rend(); ++it) {
+    const Step& step = plan_.steps[static_cast<size_t>(it->second)];
+    const bool is_sum = step.in[0].type.bytes() > step.out[0].type.bytes();
+    const std::string its = layer(it->second);
+    if (!is_sum || its == newest) continue;
+    if (before.empty()) before = its;
+    if (its != before) older.push_back(it->first);
+  }
+  for (; !older.empty(); older.pop_back()) end_background(older.back());
 }
 
 Step Planner::copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause) {
@@ -267,8 +286,10 @@ Status Planner::add_node(const Node& n) {
   if (step.flops == kUncountable) return uncountable(call, step);
   if (n.op->is_view) step.bytes = call.in[0].bytes() + call.out[0].bytes();  // moved after all
   plan_.steps.push_back(std::move(step));
-  if (n.op->collective && n.attrs.flag("background") && n.attrs.i("ranks") > 1)
+  if (n.op->collective && n.attrs.flag("background") && n.attrs.i("ranks") > 1) {
     in_background_.emplace_back(n.output(), static_cast<int>(plan_.steps.size()) - 1);
+    end_older_sums();
+  }
   return {};
 }
 

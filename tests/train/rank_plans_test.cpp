@@ -42,6 +42,51 @@ TEST(RankPlans, WeightsAreFetchedAndDropped) {
   EXPECT_LT(plan.peak_bytes(), whole.plans[0]->peak_bytes());
 }
 
+// ZeRO: peak memory is what its formula says, the activations of a rank's share of the batch, and
+// three layers' gradients (and weights that are fetched); stage 3 sends three parts of all weights,
+// those for the forward part, those for the backward one, and the gradients.
+// [Rajbhandari et al. 2020, sections 5 and 7]
+TEST(RankPlans, ZeroHoldsAndSendsWhatItsFormulasSay) {
+  constexpr int64_t kRanks = 4;
+  for (const char* mode : {"fast", "exact"})
+    for (const int64_t zero : {1, 2, 3}) {
+      SCOPED_TRACE(cat(mode, " zero ", zero));
+      TrainConfig c = tiny("llama", mode);
+      c.model.n_layers = 12, c.model.d_model = 128, c.model.d_ff = 0, c.model.head_dim = 0;
+      c.model.max_seqlen = 16, c.optimizer.weight_decay = 0.1;
+      ASSERT_TRUE(c.model.resolve().ok());
+      const auto compiled = [&] {
+        const StepFunctions f = *build_step_functions(c);
+        return *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+      };
+      c.batch = 1;
+      const StepFunctions f = *build_step_functions(c);
+      int64_t weights = 0, layer = 0, table = 0;
+      for (const WeightSpec& w : f.weights) {
+        weights += w.type.bytes();
+        layer += w.name.find("layers.0.") != std::string::npos ? w.type.bytes() : 0;
+        table += w.name.find("embed_tokens") != std::string::npos ? w.type.bytes() : 0;
+      }
+      ASSERT_GT(layer, 0);
+      const int64_t activations = compiled().plans[0]->arena_bytes - weights;
+      c.batch = kRanks, c.mesh = *mesh_from_text("dp=4"), c.zero = zero;
+      const CompiledRanks ranks = compiled();
+      const Plan& plan = *ranks.plans[0];
+      const int64_t state = (zero == 3 ? weights / kRanks : weights) + 2 * weights / kRanks;
+      EXPECT_LE(plan.param_bytes, state + state / 50);  // lines are filled up
+      const int64_t fetched = zero == 3 ? 3 * layer : 0;
+      EXPECT_LE(plan.arena_bytes, activations + weights / kRanks + 3 * layer + fetched)
+          << activations << " of activations, " << weights << " of weights, " << layer
+          << " of a layer's";
+      int64_t sent = 0;
+      for (const Step& s : plan.steps)
+        if (s.ends < 0 && (s.op->name == "all_gather" || s.op->name == "reduce_scatter"))
+          sent += std::max(s.in[0].type.bytes(), s.out[0].type.bytes());
+      // The backward part does not read the table.
+      EXPECT_EQ(sent, zero == 3 ? 3 * weights - table : 2 * weights);
+    }
+}
+
 // Gradients are joined in halves, in the background, while the backward part goes on; those too
 // small to be worth a meeting go together.
 TEST(RankPlans, GradientsAreJoinedBesideTheBackwardPart) {
