@@ -318,6 +318,9 @@ void add_bench(const Command& app, int& exit_code) {
          {"f32", "bf16", "f16"});
   add_kernel(decode, o);
   whole(decode.add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
+  one_of(decode.add_option("--cache-dtype", o.cache_dtype,
+                           "Of keys and values: halves beside queries in f32; default: --dtype"),
+         {"f32", "bf16", "f16"});
   decode.add_flag("--cold", o.is_cold, "Caches in turn, 1 GiB of them: every run reads memory");
   add_common(decode, o);
   const auto gemm = add("gemm", "A matrix product");

@@ -16,8 +16,8 @@
 namespace tegula::cli {
 
 struct BenchOptions {
-  std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
-                     with, weights = "as the operands", epilogue, only;
+  std::string shape, dtype = "f32", cache_dtype, pass = "fwd", device = "cpu", kernel, tune = "off",
+                     tune_cache, with, weights = "as the operands", epilogue, only;
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
   bool is_causal = false, is_cold = false, is_sustained = false, is_along_k = false,
        is_along_m = false, is_reads = false, is_deterministic = false, json = false, by_op = false;

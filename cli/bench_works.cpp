@@ -104,11 +104,14 @@ Result<Work> attention_work(const Options& o, bool decode) {
   Builder build(*w.module, "attention");
   Features features = TEGULA_TRY(features_of(o, build, {b, h, n}, keys));
   AttentionOptions& options = features.options;
-  const auto operand = [&](const char* name, int64_t rows, int64_t heads) {
-    if (!features.is_strided) return build.param(name, {t, {b, rows, heads, d}});
-    return transpose(build.param(name, {t, {b, heads, rows, d}}), 1, 2);
+  const auto operand = [&](const char* name, int64_t rows, int64_t heads,
+                           const std::string& dtype = "") {
+    const DType of = dtype.empty() ? t : parse_dtype(dtype).value_or(t);
+    if (!features.is_strided) return build.param(name, {of, {b, rows, heads, d}});
+    return transpose(build.param(name, {of, {b, heads, rows, d}}), 1, 2);
   };
-  const Var q = operand("q", n, h), k = operand("k", keys, kv), v = operand("v", keys, kv);
+  const Var q = operand("q", n, h), k = operand("k", keys, kv, o.cache_dtype),
+            v = operand("v", keys, kv, o.cache_dtype);
   options.is_causal = o.is_causal && !decode;
   options.window_left = o.window;
   const bool fwd = o.pass != "bwd", bwd = o.pass != "fwd" && !decode;
@@ -137,6 +140,7 @@ Result<Work> attention_work(const Options& o, bool decode) {
   if (o.window >= 0) w.what += cat(" window ", o.window);
   w.what +=
       cat(o.with.empty() ? "" : " ", o.with, " ", o.dtype, decode ? "" : " ", decode ? "" : o.pass);
+  if (!o.cache_dtype.empty()) w.what += cat(", cache ", o.cache_dtype);
   return w;
 }
 

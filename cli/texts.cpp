@@ -74,7 +74,7 @@ void add_model(const Command& cmd, TextOptions& o) {
                         "Of products with weights in blocks: int8, summed exactly, or f32. int8"),
          {"int8", "f32"});
   one_of(cmd.add_option("--cache-dtype", o.cache_dtype,
-                        "Of the cache, and so of attention; default: --dtype"),
+                        "Of keys and values in the cache; default: --dtype"),
          {"f32", "bf16", "f16"});
   one_of(cmd.add_option("--device", o.device, "Where the model runs"), {"cpu", "cuda"});
   add_threads(cmd, o.threads);

@@ -30,10 +30,10 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 800,  # their own headers, without KERNELS
     "tegula/cost": 500,
     "tegula/passes": 8_550,
-    "tegula/passes/superopt": 2_450,
+    "tegula/passes/superopt": 2_350,
     "tegula/plan": 5_700,
     "tegula/planner": 8_450,
-    "tegula/models": 6_000,
+    "tegula/models": 6_050,
     "tegula/io": 3_600,
     "tegula/text": 8_600,
     "tegula/runtime": 4_300,
@@ -41,7 +41,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/train": 3_850,
     "tegula/serve": 2_500,
     "tegula/report": 1_000,
-    "cli": 6_950,
+    "cli": 7_000,
     "python": 1_450,
 }
 CORE = ("tegula", "cli", "python")

@@ -38,6 +38,7 @@ struct WeightSpec {
 struct CachePages {
   int64_t count = 1, size = 64;
   std::optional<DType> dtype = {};  // of keys and values; none: the activations'
+  bool rounds_queries = false;      // to that dtype, for kernels that take one alone
 };
 
 // A call that goes on where earlier ones stopped: one next token of each of n texts, [n, 1], or

@@ -6,6 +6,8 @@
 // at j: a causal mask is aligned at the bottom right, so with a KV cache the last query sees every
 // key.
 //   score = cap·tanh(scale·q·k / cap) + bias − slope·|position difference|,  visible pairs only
+// Results and arithmetic are q's dtype. k and v have it, too, or are both bf16 or both f16 beside a
+// q in f32: a cache in half the bytes.
 // Rows that see no key give o = 0, lse = −inf and zero gradients. sq and sk may be symbolic.
 // Cost: the FLOPs of visible pairs; packed sequences, whose offsets are data, as if they were one,
 // and keys in pages as if every page of the table were full.

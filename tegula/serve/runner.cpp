@@ -103,12 +103,13 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   options.passes.pass.mode = rank_->device ? Mode::kFast : options_.mode;
   auto module = std::make_shared<Module>();
   const int64_t batch = options_.batch;
-  DecodingShape shape{.is_one_each = is_one_each,
-                      .pages = {n_pages(), kPageSize, options_.cache_dtype},
-                      .pages_of_text = pages_of_text_,
-                      .finds_best = finds_best(),
-                      .has_lse = options_.has_lse,
-                      .formats = &formats_};
+  DecodingShape shape{
+      .is_one_each = is_one_each,
+      .pages = {n_pages(), kPageSize, options_.cache_dtype, rank_->device != nullptr},
+      .pages_of_text = pages_of_text_,
+      .finds_best = finds_best(),
+      .has_lse = options_.has_lse,
+      .formats = &formats_};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", most_read());
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));

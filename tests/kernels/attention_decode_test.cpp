@@ -70,6 +70,31 @@ struct Decoding {
   }
 };
 
+Tensor in_f32(const Tensor& from) {
+  const TensorRef& t = from.ref();
+  Tensor to(DType::kF32, {t.shape, t.shape + t.rank});
+  for (int64_t i = 0; i < to.numel(); ++i) to.put(i, from.at(i));
+  return to;
+}
+
+// Queries in f32 beside narrower keys and values: bits are those beside these widened.
+void expect_bits_of_widened(Decoding& x, const kernel::IsaTable& table,
+                            const std::vector<double>& want_o,
+                            const std::vector<double>& want_lse) {
+  const Tensor k = in_f32(x.k.all), v = in_f32(x.v.all);
+  const TensorRef narrow[] = {x.in[1], x.in[2]};
+  for (size_t i : {1, 2}) {
+    TensorRef& t = x.in[i];
+    const TensorRef whole = (i == 1 ? k : v).ref();
+    t.data = whole.data, t.dtype = whole.dtype;
+    std::copy_n(whole.stride, 4, t.stride);
+  }
+  (void)x.run("attention_decode", 1, table.attention_decode);
+  EXPECT_EQ(values(x.o), want_o);
+  EXPECT_EQ(values(x.lse), want_lse);
+  x.in[1] = narrow[0], x.in[2] = narrow[1];
+}
+
 void check(const Case& c, Rng& rng) {
   SCOPED_TRACE(c.name());
   Decoding x(c, rng);
@@ -78,6 +103,7 @@ void check(const Case& c, Rng& rng) {
     if (table == nullptr) continue;
     const auto flash = x.run("attention_flash", 1, table->attention_fwd);
     const auto want_o = values(x.o), want_lse = values(x.lse);
+    if (c.narrow) expect_bits_of_widened(x, *table, want_o, want_lse);
     for (int threads : {1, 2, 3, 7}) {
       const auto have = x.run("attention_decode", threads, table->attention_decode);
       ASSERT_EQ(values(x.o), want_o) << isa_name(isa) << " x" << threads;
@@ -89,12 +115,17 @@ void check(const Case& c, Rng& rng) {
 
 TEST(AttentionDecode, HasTheBitsOfFlash) {
   const DType dtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-  for (unsigned seed = 0; seed < 150; ++seed) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
     Rng rng(seed);
     Case c;
     c.b = pick(rng, 1, 3), c.sq = 1, c.hk = pick(rng, 1, 4), c.g = pick(rng, 1, 8);
     c.sk = pick(rng, 0, 3) ? pick(rng, 1, 200) : pick(rng, 400, 1700);
-    c.d = pick(rng, 1, 80), c.dv = pick(rng, 1, 80), c.dtype = dtypes[seed % 3];
+    c.d = pick(rng, 1, 80), c.dv = pick(rng, 1, 80);
+    if (pick(rng, 0, 2) == 0) c.d = 64, c.dv = 64;
+    if (seed % 5 < 3)
+      c.dtype = dtypes[seed % 5];
+    else
+      c.narrow = dtypes[seed % 5 - 2];
     c.causal = pick(rng, 0, 1) == 1;
     if (pick(rng, 0, 2) == 0) c.left = pick(rng, 0, c.sk);
     check(c, rng);
@@ -107,6 +138,8 @@ TEST(AttentionDecode, WideHeadsAndManyKeys) {
     Rng rng(static_cast<unsigned>(d));
     Case c;
     c.sq = 1, c.hk = 2, c.g = 4, c.sk = 2500, c.d = c.dv = d;
+    check(c, rng);
+    c.narrow = DType::kF16;
     check(c, rng);
   }
 }
@@ -167,7 +200,8 @@ TEST(AttentionDecode, LeavesTheRestToOthers) {
     c.sq = 1, c.hk = 2, c.g = 2, c.sk = 40;
     change(c);
     const Problem p(c, rng);
-    const Tensor k(c.dtype, {c.b, c.sk, c.hk, c.d}), v(c.dtype, {c.b, c.sk, c.hk, c.dv});
+    const Tensor k(c.key_dtype(), {c.b, c.sk, c.hk, c.d}),
+        v(c.key_dtype(), {c.b, c.sk, c.hk, c.dv});
     std::vector<TensorRef> in = {p.q.ref(), k.ref(), v.ref()};
     p.add_options(in);
     const Tensor o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv}),
@@ -185,6 +219,9 @@ TEST(AttentionDecode, LeavesTheRestToOthers) {
   EXPECT_FALSE(supports([](Case& c) { c.alibi = true; }));
   EXPECT_FALSE(supports([](Case& c) { c.dropout = 0.1; }));
   EXPECT_FALSE(supports([](Case& c) { c.dv = 300; }));
+  EXPECT_TRUE(supports([](Case& c) { c.narrow = DType::kF16; }));
+  EXPECT_TRUE(supports([](Case& c) { c.narrow = DType::kBF16; }, "attention_flash"));
+  EXPECT_FALSE(supports([](Case& c) { c.narrow = DType::kF32, c.dtype = DType::kF16; }));
   const auto in_tiles = [&](DType dtype, int64_t d) {
     return supports([&](Case& c) { c.dtype = dtype, c.d = d; }, "attention_decode_amx");
   };

@@ -57,8 +57,8 @@ class Pages {
     attrs_.set("paged", true);
     if (is_packed) attrs_.set("varlen", true);
     add({c_.dtype, {b, sq, h, c_.d}});
-    add({c_.dtype, {n * most + 1, page, c_.hk, c_.d}});
-    add({c_.dtype, {n * most + 1, page, c_.hk, c_.dv}});
+    add({c_.key_dtype(), {n * most + 1, page, c_.hk, c_.d}});
+    add({c_.key_dtype(), {n * most + 1, page, c_.hk, c_.dv}});
     if (is_packed) add({DType::kI32, {n + 1}});
     add({DType::kI32, {n}}), add({DType::kI32, {n, most}});
     o_.emplace_back(c_.dtype, std::vector<int64_t>{b, sq, h, c_.dv});
@@ -168,9 +168,15 @@ void check(const char* kernel, Launch kernel::IsaTable::*launch, const Case& c, 
   }
 }
 
-Case case_of(DType dtype, Rng& rng) {
+// By seed: all in one dtype, or queries in f32 beside halves.
+Case case_of(unsigned seed, Rng& rng) {
+  const DType dtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
   Case c;
-  c.hk = pick(rng, 1, 3), c.g = pick(rng, 1, 4), c.dtype = dtype;
+  if (seed % 5 >= 3)
+    c.narrow = dtypes[seed % 5 - 2];
+  else
+    c.dtype = dtypes[seed % 5];
+  c.hk = pick(rng, 1, 3), c.g = pick(rng, 1, 4);
   c.d = pick(rng, 0, 1) ? 32 * pick(rng, 1, 3) : pick(rng, 1, 40), c.dv = pick(rng, 1, 70);
   c.causal = true;
   if (pick(rng, 0, 2) == 0) c.left = pick(rng, 0, 200);
@@ -178,10 +184,9 @@ Case case_of(DType dtype, Rng& rng) {
 }
 
 TEST(AttentionPages, PackedQueriesHaveTheBitsOfEachSequenceAlone) {
-  const DType dtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-  for (unsigned seed = 0; seed < 45; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     Rng rng(seed);
-    Case c = case_of(dtypes[seed % 3], rng);
+    Case c = case_of(seed, rng);
     if (pick(rng, 0, 3) == 0) c.softcap = 5;
     check("attention_flash", &kernel::IsaTable::attention_fwd, c, false, rng);
     if (HasFailure()) return;
@@ -189,10 +194,9 @@ TEST(AttentionPages, PackedQueriesHaveTheBitsOfEachSequenceAlone) {
 }
 
 TEST(AttentionPages, OneQueryEachHasTheBitsOfEachSequenceAlone) {
-  const DType dtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-  for (unsigned seed = 0; seed < 60; ++seed) {
+  for (unsigned seed = 0; seed < 75; ++seed) {
     Rng rng(seed);
-    const Case c = case_of(dtypes[seed % 3], rng);
+    const Case c = case_of(seed, rng);
     check("attention_decode", &kernel::IsaTable::attention_decode, c, true, rng);
     check("attention_flash", &kernel::IsaTable::attention_fwd, c, true, rng);
     if (HasFailure()) return;
@@ -202,7 +206,7 @@ TEST(AttentionPages, OneQueryEachHasTheBitsOfEachSequenceAlone) {
 TEST(AttentionPages, InTilesTheBitsAreThoseOfEachSequenceAlone) {
   for (unsigned seed = 0; seed < 30; ++seed) {
     Rng rng(seed);
-    Case c = case_of(DType::kBF16, rng);
+    Case c = case_of(1, rng);  // bf16
     check("attention_amx", &kernel::IsaTable::attention_fwd_amx, c, false, rng);
     c.d = (c.d + 31) / 32 * 32;
     check("attention_decode_amx", &kernel::IsaTable::attention_decode_amx, c, true, rng);

@@ -17,11 +17,14 @@ struct Case {
   bool bias = false, alibi = false, varlen = false, dlse = false;
   int64_t sequences = 2;  // of varlen
   DType dtype = DType::kF32;
+  std::optional<DType> narrow = {};  // of keys and values, beside queries in f32; none: dtype
+  DType key_dtype() const { return narrow.value_or(dtype); }
   std::string name() const {
     return cat("b", b, " sq", sq, " sk", sk, " hk", hk, " g", g, " d", d, " dv", dv,
                causal ? " causal" : "", " window ", left, ",", right, " cap ", softcap, " drop ",
                dropout, bias ? " bias" : "", alibi ? " alibi" : "",
-               varlen ? cat(" varlen ", sequences) : "", " ", dtype_name(dtype));
+               varlen ? cat(" varlen ", sequences) : "", " ", dtype_name(dtype),
+               narrow ? cat(" keys ", dtype_name(*narrow)) : "");
   }
   Attrs attrs() const {
     Attrs a{{"scale", 1 / std::sqrt(static_cast<double>(d))}};
@@ -46,8 +49,8 @@ struct Problem {
   Problem(const Case& c_, Rng& rng)
       : c(c_),
         q(c.dtype, {c.b, c.sq, c.hk * c.g, c.d}, rng, true),
-        k(c.dtype, {c.b, c.sk, c.hk, c.d}, rng, true),
-        v(c.dtype, {c.b, c.sk, c.hk, c.dv}, rng, true),
+        k(c.key_dtype(), {c.b, c.sk, c.hk, c.d}, rng, true),
+        v(c.key_dtype(), {c.b, c.sk, c.hk, c.dv}, rng, true),
         d_o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv}, rng, true),
         dlse(DType::kF32, {c.b, c.hk * c.g, c.sq}, rng, true),
         bias(c.dtype,

@@ -197,6 +197,22 @@ void check_growing_scores(const Kernels& kernels, DType dtype) {
   }
 }
 TEST(Attention, ScoresMayGrow) { check_growing_scores(kFlash, DType::kF32); }
+
+// Keys and values in half the bytes, beside queries, sums and results in f32.
+TEST(Attention, KeysInHalvesBesideQueriesInF32) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Rng rng(seed);
+    Case c = random_case(rng);
+    c.dtype = DType::kF32, c.narrow = seed % 2 ? DType::kBF16 : DType::kF16;
+    const Problem p(c, rng);
+    Tensor o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv}, rng, false),
+        lse(DType::kF32, {c.b, c.hk * c.g, c.sq}, rng, false);
+    SCOPED_TRACE(c.name());
+    check_forward(kFlash, p, define<double>(p), define<float>(p), o, lse);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(Attention, InTilesScoresMayGrow) { check_growing_scores(kAmx, DType::kBF16); }
 
 // m waits for a score that is not -inf, in the tiles that a mask cuts and in whole ones.

@@ -52,13 +52,15 @@ std::vector<std::string> prompts() {
 struct Setting {
   std::string type;
   DType dtype;
+  std::optional<DType> cache_dtype = {};
 };
 class Batch : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(Batch, EachTextIsWhatItIsAlone) {
   const std::string model = model_of(GetParam().type);
   const auto each = prompts();
-  RunnerOptions options{.threads = 2, .dtype = GetParam().dtype};
+  RunnerOptions options{
+      .threads = 2, .dtype = GetParam().dtype, .cache_dtype = GetParam().cache_dtype};
   std::vector<std::string> want;
   for (const std::string& p : each) want.push_back(make(model, {p}, options, 60).texts[0]);
   for (const int64_t batch : {2, 5, 8})
@@ -168,9 +170,11 @@ TEST_P(Batch, LogitsHaveTheBitsOfATextAlone) {
   // Logits of each text after its prompt and after each step; prompts are read as many tokens at a
   // time as `chunk` says of each step.
   const auto run = [&](const std::vector<size_t>& texts, auto&& chunk) {
-    auto r = Runner::create(
-        *ModelFiles::open(directory), *config,
-        {.threads = 2, .batch = static_cast<int64_t>(texts.size()), .dtype = GetParam().dtype});
+    auto r = Runner::create(*ModelFiles::open(directory), *config,
+                            {.threads = 2,
+                             .batch = static_cast<int64_t>(texts.size()),
+                             .dtype = GetParam().dtype,
+                             .cache_dtype = GetParam().cache_dtype});
     EXPECT_TRUE(r.ok()) << r.error().to_string();
     std::vector<std::vector<float>> logits(texts.size());
     std::vector<std::vector<int32_t>> tokens(texts.size());
@@ -232,8 +236,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"moe", DType::kF32}, Setting{"lstm", DType::kF32},
                       Setting{"lstm", DType::kBF16}, Setting{"mlp", DType::kF32},
                       Setting{"gemma2", DType::kF32}, Setting{"mistral", DType::kBF16},
-                      Setting{"decoder", DType::kF32}),
-    [](const auto& p) { return p.param.type + "_" + std::string(dtype_name(p.param.dtype)); });
+                      Setting{"decoder", DType::kF32}, Setting{"llama", DType::kF32, DType::kF16},
+                      Setting{"gemma2", DType::kF32, DType::kBF16},
+                      Setting{"gpt2", DType::kBF16, DType::kF16}),
+    [](const auto& p) {
+      const std::string name = p.param.type + "_" + std::string(dtype_name(p.param.dtype));
+      return p.param.cache_dtype ? cat(name, "_cache_", *p.param.cache_dtype) : name;
+    });
 
 // Texts that end early leave their places and their pages to those that wait.
 TEST(Batch, PlacesAreTakenByTheNext) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <random>
 
@@ -138,6 +139,26 @@ TEST(CacheSize, ChangesNoBits) {
     auto g = open("llama", o);
     EXPECT_EQ(g->cache_bytes(o).value(), 2 * 2 * (longest == 1000 ? 256 : 128) * 2 * 8 * 4);
     expect_equal(take_turn(*g, ids, 9), whole);
+  }
+}
+
+// Queries, sums and results stay f32: logits are off by what rounding keys and values once costs.
+TEST(CacheDtype, RoundsKeysAndValuesAlone) {
+  const std::vector<int32_t> ids(150, 'k');
+  const auto logits = [&](const RunnerOptions& options) {
+    auto g = open("llama", options);
+    EXPECT_TRUE(g->feed(ids).ok());
+    EXPECT_TRUE(g->feed(std::vector<int32_t>{'a'}).ok());
+    return std::vector<float>(g->logits().begin(), g->logits().end());
+  };
+  const std::vector<float> whole = logits({});
+  for (const DType t : {DType::kBF16, DType::kF16}) {
+    const std::vector<float> half = logits({.cache_dtype = t});
+    double error = 0, size = 0;
+    for (size_t i = 0; i < whole.size(); ++i)
+      error += std::pow(half[i] - whole[i], 2), size += std::pow(whole[i], 2);
+    EXPECT_GT(error, 0);
+    EXPECT_LT(error / size, std::pow(epsilon(t), 2) / 4) << dtype_name(t);
   }
 }
 

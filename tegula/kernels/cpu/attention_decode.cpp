@@ -8,7 +8,7 @@ namespace tegula::kernel {
 
 namespace {
 bool supports(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
+  const auto c = parse_attention(*q.attrs, q.in, false, kDecodes);
   return c.ok() && is_decode(*c) && q.out[0].dtype == q.in[0].dtype &&
          q.out[1].dtype == DType::kF32;
 }

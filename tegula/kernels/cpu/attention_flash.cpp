@@ -8,11 +8,11 @@ namespace tegula::kernel {
 
 namespace {
 bool supports(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false, kTakesParts);
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesAll);
   return c.ok() && q.out[0].dtype == c->result_type() && q.out[1].dtype == DType::kF32;
 }
 int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false, kTakesParts);
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesAll);
   return c.ok() ? AttentionWorkspace(*c, false).bytes(q.target->n_threads) : 0;
 }
 }  // namespace

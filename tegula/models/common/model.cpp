@@ -71,14 +71,14 @@ void Context::carry(const std::string& name, Var next) {
 
 // All keys (or values) so far: the cache, in pages, with those of this call's tokens.
 Var Context::appended(const std::string& name, Var fresh) {
-  const auto& [count, size, kept] = decoding->pages;
+  const CachePages& pages = decoding->pages;
   const int64_t heads = fresh.dim(2).bound(), d = fresh.dim(3).bound();
-  const Type type{kept.value_or(dtype), {count * size, heads, d}};
+  const Type type{pages.dtype.value_or(dtype), {pages.count * pages.size, heads, d}};
   const Var rows = b.param("cache." + name, type, Role::kState), slots = decoding->slots;
   const Var row = cast(reshape(fresh, {slots.dim(0), heads, d}), type.dtype);
   const Var stored = scatter(rows, slots, row, 0, ScatterMode::kSet);
   keep(name, stored);
-  return reshape(stored, {count, size, heads, d});
+  return reshape(stored, {pages.count, pages.size, heads, d});
 }
 
 Var Context::attend(Var q, Var k, Var v, int64_t layer) {
@@ -110,8 +110,10 @@ Var Context::attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOption
   v = appended(cat("v.", layer), v);
   o.seqlens_k = decoding->seqlens_k, o.block_table = decoding->block_table;
   o.cu_seqlens_q = decoding->cu_seqlens_q;
-  // Attention computes in one dtype, which is the cache's: it reads the cache where it lies.
-  return cast(attention(cast(q, k.dtype()), k, v, o).o, q.dtype());
+  // It reads the cache where it lies, in whatever dtype, and computes in f32.
+  const DType of_q = q.dtype(), of_k = k.dtype();
+  if (of_q != of_k) q = cast(q, decoding->pages.rounds_queries ? of_k : DType::kF32);
+  return cast(attention(q, k, v, o).o, of_q);
 }
 
 Var Context::positions(Var tokens) {

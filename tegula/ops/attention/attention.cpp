@@ -132,9 +132,9 @@ std::pair<Var, Var> grads_of_before(const VjpCall& c, size_t before) {
 }
 
 Grads vjp(Builder& b, const VjpCall& c) {
-  // By decompose.
-  if (c.in[0].dtype() == DType::kF8E4M3 || c.attrs().flag("paged")) return {};
   const DType t = c.in[0].dtype();
+  // By decompose.
+  if (t == DType::kF8E4M3 || c.attrs().flag("paged") || c.in[1].dtype() != t) return {};
   const Var o = cast(c.out[0], t), d_o = cast(c.grad[0], t);
   std::vector<Var> in = {c.in[0], c.in[1], c.in[2], o, c.out[1], d_o};
   const AttentionOperands operands(c.attrs(), false);

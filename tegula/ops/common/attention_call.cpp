@@ -206,9 +206,8 @@ int64_t score_flops(const AttentionCall& call) {
 int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call,
                              const AttentionWork& work) {
   const AttentionOperands& o = call.operands;
-  const int64_t of_q = size_bytes(c.in[0].dtype);
-  int64_t read =
-      of_q * call.b * (work.rows * call.hq * call.d + work.keys * call.hk * (call.d + call.dv));
+  int64_t read = call.b * (size_bytes(c.in[0].dtype) * work.rows * call.hq * call.d +
+                           size_bytes(c.in[1].dtype) * work.keys * call.hk * (call.d + call.dv));
   if (o.bias >= 0) {
     const Type& t = c.in[static_cast<size_t>(o.bias)];
     const bool per_query = t.shape[2].bound() == call.sq;

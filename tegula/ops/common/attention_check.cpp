@@ -15,6 +15,8 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
         cat(c.op->name, ": q is ", t, ", which is served forward only: cast q, k and v to bf16"));
   if (o.descale >= 0 && !is_e4m3)
     return invalid_argument(cat(c.op->name, ": descale is for f8e4m3, q is ", t));
+  const DType of_k = c.in[1].dtype;
+  const bool is_narrow = !is_bwd && t == DType::kF32 && size_bits(of_k) == 16;
   for (int k = 0; k < o.count; ++k) {
     const DType have = c.in[static_cast<size_t>(k)].dtype;
     bool ok = is_float(have);
@@ -27,6 +29,8 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
       ok = have == DType::kF32, want = "f32";
     } else if (k == o.dlse || (is_bwd && k == 4) || (o.before >= 0 && k >= o.before)) {
       ok = have == sums, want = dtype_name(sums);
+    } else if (is_narrow && (k == 1 || k == 2)) {
+      ok = have == of_k, want = dtype_name(of_k);
     } else if (k > 0 && k < (is_bwd ? 6 : 3)) {
       ok = have == t, want = dtype_name(t);
     }

@@ -132,11 +132,21 @@ std::vector<Sample> samples_in_pages() {
             {slopes, offsets({0, 1, 4})}),
       paged("lengths and pages out of range", two, 3, {9, -1}, {-1, 1, 0, 7}),
       paged("pages of bf16", two, 6, {5, 3}, {4, 0, 2, 1, 5, 1}, causal, {}, DType::kBF16),
+      paged("queries of f32, pages of f16", two, 6, {5, 3}, {4, 0, 2, 1, 5, 1}, causal),
+      paged("packed queries of f32, pages of bf16", row, 4, {4, 5}, {1, 3, 0, 1, 2, 3}, packed,
+            {offsets({0, 2, 5})}),
+      paged("one query of f32, pages of f16", {3, 1, 2, 4, 1, 3, 3}, 5, {1, 4, 2},
+            {3, 0, 1, 2, 4, 4}, causal),
       paged("pages and a bias", two, 2, {3, 4}, {0, 1, 1, 0}, {{"bias", true}}, {bias}),
       paged("pages, offsets misfit", row, 4, {4, 5}, {1, 3, 0, 1}, packed, {offsets({0, 5})})};
   // lse is -inf in some rows.
   for (Sample& x : s)
     x.smooth = !x.name.ends_with("rows left over") && !x.name.ends_with("out of range");
+  for (Sample& x : s) {
+    if (x.name.find("queries of f32, ") == x.name.npos && !x.name.starts_with("one query of f32"))
+      continue;
+    x.in[1].type.dtype = x.in[2].type.dtype = x.name.ends_with("bf16") ? DType::kBF16 : DType::kF16;
+  }
   s[s.size() - 2].expect_error = "no bias, dropout or descale";
   s.back().expect_error = "2 offsets for 2 sequences";
   return s;

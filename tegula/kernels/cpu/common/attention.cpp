@@ -41,9 +41,15 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
     return unsupported(
         "attention: q is f8e4m3, which attention_sm90 takes (forward, head_dim a multiple of 16 up "
         "to 256): cast q, k and v to bf16");
+  const DType of_q = in[0].dtype, of_k = in[1].dtype;
+  const bool is_narrow = of_q == DType::kF32 && size_bits(of_k) == 16;
+  if (is_narrow && !takes.narrow_keys)
+    return unsupported(cat("attention: keys are ", of_k, " beside queries in ", of_q,
+                           ", which attention_flash and attention_decode take, on a CPU: cast q"));
   for (size_t i = 0; i < (is_backward ? 6u : 3u); ++i)
     if (i != 4 &&
-        (in[i].rank != 4 || in[i].dtype != in[0].dtype || !(is_e4m3 || is_f32_like(in[0].dtype))))
+        (in[i].rank != 4 || in[i].dtype != (is_narrow && (i == 1 || i == 2) ? of_k : of_q) ||
+         !(is_e4m3 || is_f32_like(of_q))))
       return unsupported("attention: q, k and v must be f32, bf16 or f16 of rank 4");
   if (is_backward && c.lse->dtype != DType::kF32) return unsupported("attention: lse must be f32");
   c.batch = c.q->shape[0], c.n_q = c.q->shape[1], c.n_heads = c.q->shape[2], c.d = c.q->shape[3];

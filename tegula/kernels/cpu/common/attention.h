@@ -84,13 +84,16 @@ struct AttentionCall {
 // The options that a kernel takes besides plain operands.
 struct AttentionTakes {
   bool e4m3 = false, pages = false;
-  bool parts = false;  // of keys
+  bool parts = false;        // of keys
+  bool narrow_keys = false;  // bf16 or f16, and values alike, beside queries in f32
 };
 // For keys in pages, n_k is what a sequence has room for.
 Result<AttentionCall> parse_attention(const Attrs& attrs, std::span<const TensorRef> in,
                                       bool is_backward, const AttentionTakes& takes = {});
 inline constexpr AttentionTakes kTakesPages = {.pages = true};
 inline constexpr AttentionTakes kTakesParts = {.pages = true, .parts = true};
+inline constexpr AttentionTakes kDecodes = {.pages = true, .narrow_keys = true};
+inline constexpr AttentionTakes kTakesAll = {.pages = true, .parts = true, .narrow_keys = true};
 
 // A row begins with (o, lse) of the keys before it. This is the lse, -inf where there is none.
 inline float lse_before(const AttentionCall& c, int64_t b, int64_t h, int64_t i) {

@@ -55,7 +55,7 @@ struct DecodeWorkspace {
   int64_t dv_;
 };
 inline int64_t decode_workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
+  const auto c = parse_attention(*q.attrs, q.in, false, kDecodes);
   return c.ok() ? DecodeWorkspace(*c).bytes(q.target->n_threads) : 0;
 }
 

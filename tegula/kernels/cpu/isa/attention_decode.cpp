@@ -17,8 +17,8 @@ class ChainScores {
 
   explicit ChainScores(const AttentionCall& c) : d_(c.d), group_(static_cast<int>(c.group)) {
     if constexpr (kHasPairs && std::is_same_v<T, bf16>)
-      are_pairs_ = machine_sums_pairs() && d_ % (2 * kSquare) == 0 && c.k->stride[1] % 2 == 0 &&
-                   c.q->stride[2] % 2 == 0 && c.q->stride[3] == 1;
+      are_pairs_ = machine_sums_pairs() && c.q->dtype == DType::kBF16 && d_ % (2 * kSquare) == 0 &&
+                   c.k->stride[1] % 2 == 0 && c.q->stride[2] % 2 == 0 && c.q->stride[3] == 1;
   }
   int64_t q_floats(int64_t heads) const { return heads * q_floats(); }
   int64_t columns() const { return group_; }
@@ -27,12 +27,13 @@ class ChainScores {
   void pack(const AttentionCall& c, int64_t batch, int64_t head, int64_t heads, float* q) const {
     const Loops of_group = loop_over(group_, c.q->stride[2]), of_d = loop_over(d_, c.q->stride[3]);
     for (int64_t h = 0; h < heads; ++h, head += group_, q += q_floats())
-      by_rows(group_, [&](auto n, int i) {
-        const T* of_head = c.q->as<const T>() + offset4(*c.q, batch, 0, head);
-        if constexpr (kHasPairs && std::is_same_v<T, bf16>)
-          if (are_pairs_)
-            return pack_pairs(of_head, of_group, 1, kA, i, n(), 0, d_ / 2, q + i * d_, n());
-        pack_panel(of_head, of_group, of_d, kA, i, n(), 0, d_, q + i * d_, n());
+      with_queries<T>(c, offset4(*c.q, batch, 0, head), [&](const auto* of_head) {
+        by_rows(group_, [&](auto n, int i) {
+          if constexpr (kHasPairs && std::is_same_v<decltype(of_head), const bf16*>)
+            if (are_pairs_)
+              return pack_pairs(of_head, of_group, 1, kA, i, n(), 0, d_ / 2, q + i * d_, n());
+          pack_panel(of_head, of_group, of_d, kA, i, n(), 0, d_, q + i * d_, n());
+        });
       });
   }
 
@@ -82,9 +83,9 @@ void run(const KernelCall& call, const AttentionCall& c) {
 }  // namespace
 
 void attention_decode(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false, kTakesPages);
+  const auto c = parse_attention(*call.attrs, call.in, false, kDecodes);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
-  switch (c->q->dtype) {
+  switch (c->k->dtype) {
     case DType::kF32:
       return run<float>(call, *c);
     case DType::kBF16:

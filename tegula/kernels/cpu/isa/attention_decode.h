@@ -56,8 +56,9 @@ class Ahead {
   mutable int64_t rows_;  // before what is further
 };
 
-// Scores says how those of a block's keys and all heads' queries are formed, and how many bytes are
-// fetched ahead (16 rows of all heads at least): attention_decode.cpp and attention_decode_amx.cpp.
+// T is the keys' and values' type; queries and results may be f32 instead. Scores says how those of
+// a block's keys and all heads' queries are formed, and how many bytes are fetched ahead (16 rows
+// of all heads at least): attention_decode.cpp and attention_decode_amx.cpp.
 template <class T, class Scores>
 class Decode {
  public:
@@ -293,8 +294,8 @@ class Decode {
     store(log_sum, log(set1(total)));
     lse.as<float>()[batch * lse.stride[0] + head * lse.stride[1]] =
         has_weight ? log_sum[0] + top : -kInf;
-    store_row(sum, kTileN, c_.dv, has_weight ? 1 / total : 0.0f,
-              o.as<T>() + offset4(o, batch, 0, head), o.stride[3]);
+    store_row_of<T>(sum, kTileN, c_.dv, has_weight ? 1 / total : 0.0f, o,
+                    offset4(o, batch, 0, head));
     const int64_t flops = keys_[batch].spans > 0 ? 3 + c_.dv : 0;
     call_.counters->add(flops, flops);
   }

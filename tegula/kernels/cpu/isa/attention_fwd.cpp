@@ -31,6 +31,7 @@ constexpr int64_t kBlocksAtOnce = 2, kScores = kTileM * kKeyBlock;
 // holds.
 constexpr int64_t kFetchedBytes = 512 << 10;
 
+// T is the keys' and values' type; queries and results may be f32 instead.
 template <class T>
 class Flash {
   static constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
@@ -161,7 +162,7 @@ class Flash {
     float m[kRowBlock], shift[kRowBlock];
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0, pairs = 0;  // operations; of a row and a key that it sees
-    FarLines<T> far;
+    FarLines far;
     int64_t tile_lines = 0;  // of them, for a tile of products
   };
   // Spans folded together, a row each: sums of weighted values, m, sums of weights.
@@ -273,18 +274,16 @@ class Flash {
     if (lo >= hi) return sum;
     for (int64_t s = 0; s < strips; ++s)
       x.strip[s] = strip_keys(x.row + s * kTileM, strip_rows(x, s));
-    const T* q =
-        c_.q->as<const T>() + offset4(*c_.q, x.row[0].batch, 0, t.pair % c_.n_kv_heads * c_.group);
-    const auto pack_rows = [&](int64_t first_row, int n, float* to) {
-      pack_panel(q, rows_, d_of_q_, kA, t.r0 + first_row, n, 0, c_.d, to, n);
-    };
-    if (is_thin_) {
-      by_rows(x.rows, [&](auto n, int i) { pack_rows(i, n(), x.q + i * c_.d); });
-    } else {
+    const int64_t first_head = t.pair % c_.n_kv_heads * c_.group;
+    with_queries<T>(c_, offset4(*c_.q, x.row[0].batch, 0, first_head), [&](const auto* q) {
+      if (is_thin_)
+        return by_rows(x.rows, [&](auto n, int i) {
+          pack_panel(q, rows_, d_of_q_, kA, t.r0 + i, n(), 0, c_.d, x.q + i * c_.d, n());
+        });
       for (int64_t s = 0; s < strips; ++s)
         products_.pack(q, rows_, d_of_q_, kA, t.r0 + s * kTileM, strip_rows(x, s), c_.d,
                        q_strip(x, s), strip_rows(x, s));
-    }
+    });
     if (!careful) add_far(x, t, next);
     x.tile_lines = ceil_div(
         x.far.lines(), strips * ceil_div(hi - lo, kKeyBlock) * (kKeyBlock / kTileN + n_strips_v()));
@@ -645,11 +644,11 @@ class Flash {
 }  // namespace
 
 void attention_fwd(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false, kTakesParts);
+  const auto c = parse_attention(*call.attrs, call.in, false, kTakesAll);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   claim_workspace(call, AttentionWorkspace(*c, false).bytes(call.pool->n_threads()));
   for_each_sequence(call, *c, [](const KernelCall& of_call, const AttentionCall& of) {
-    switch (of.q->dtype) {
+    switch (of.k->dtype) {
       case DType::kF32:
         return Flash<float>(of_call, of).run();
       case DType::kBF16:

@@ -78,6 +78,12 @@ static inline int64_t offset4(const TensorRef& t, int64_t b, int64_t s, int64_t 
   return b * t.stride[0] + s * t.stride[1] + h * t.stride[2];
 }
 
+// f(queries), the first of which lies at an offset: f32, or as keys of T are.
+template <class T, class F>
+static void with_queries(const AttentionCall& c, int64_t offset, const F& f) {
+  c.q->dtype == DType::kF32 ? f(c.q->as<const float>() + offset) : f(c.q->as<const T>() + offset);
+}
+
 // Hands out 64-byte aligned parts of a thread's scratch.
 class Scratch {
  public:

@@ -7,6 +7,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
+#include "tegula/kernels/cpu/isa/f16_pairs.h"
 #include "tegula/kernels/cpu/isa/pairs.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -52,7 +53,7 @@ struct NextHead {
 template <class T, int kR, int kHeads, bool kPairs = false>
 struct ThinScores {
   static constexpr int64_t kLine = 64 / sizeof(T);
-  // Elements in a lane, and of a square; of bf16 two in a lane: half the shuffles.
+  // Elements in a lane, and of a square; of halves two in a lane: half the shuffles.
   static constexpr int64_t kPart = 4 / static_cast<int64_t>(sizeof(T)), kStep = kSquare * kPart;
   const T* keys;
   int64_t stride;
@@ -86,6 +87,11 @@ struct ThinScores {
         for (int i = 0; i < kR; ++i) acc[h][i] = dot_pairs(acc[h][i], set1(q_at[i]), k_pair);
       } else if constexpr (kPart == 1) {
         add(acc, h, q_at, r[l]);
+      } else if constexpr (std::is_same_v<T, f16>) {
+        Vf k_pair[2];
+        widen_f16_pairs(r[l], k_pair);
+        add(acc, h, q_at, k_pair[0]);
+        add(acc, h, q_at + kR, k_pair[1]);
       } else {
         add(acc, h, q_at, as_float(shl<16>(bits(r[l]))));
         add(acc, h, q_at + kR, as_float(bits(r[l]) & set1i(static_cast<int32_t>(0xffff0000u))));
@@ -116,7 +122,7 @@ struct ThinScores {
 #pragma GCC unroll unrolled(4)
       for (Vf& v : of_head) v = zero();
     int64_t e = 0;
-    if (std::is_same_v<T, float> || (std::is_same_v<T, bf16> && stride % 2 == 0)) {
+    if (std::is_same_v<T, float> || stride % 2 == 0) {
       // Two heads take turns: chains enough to hide the latency of a multiply-add, and few rows at
       // a time, since those a multiple of 4 KiB apart share so few places in L1 that others drive
       // them out.

@@ -101,14 +101,16 @@ struct ProductRows {
   explicit ProductRows(std::initializer_list<const TensorRef*> operands) {
     are_pairs = kHasPairs && std::is_same_v<T, bf16> && machine_sums_pairs();
     for (const TensorRef* t : operands)
-      are_pairs = are_pairs && t->shape[3] >= 2 && t->shape[3] % 2 == 0 && t->stride[3] == 1 &&
-                  t->stride[1] % 2 == 0 && t->stride[2] % 2 == 0;
+      are_pairs = are_pairs && t->dtype == DType::kBF16 && t->shape[3] >= 2 &&
+                  t->shape[3] % 2 == 0 && t->stride[3] == 1 && t->stride[1] % 2 == 0 &&
+                  t->stride[2] % 2 == 0;
   }
   int64_t steps(int64_t d) const { return are_pairs ? d / 2 : d; }
-  // To dst[step][ld].
-  void pack(const T* src, const Loops& rows, const Loops& elements, Operand operand, int64_t first,
+  // To dst[step][ld]. S is T, or float where the other operands of a product are narrower.
+  template <class S>
+  void pack(const S* src, const Loops& rows, const Loops& elements, Operand operand, int64_t first,
             int n, int64_t d, float* dst, int ld) const {
-    if constexpr (kHasPairs && std::is_same_v<T, bf16>)
+    if constexpr (kHasPairs && std::is_same_v<S, bf16>)
       if (are_pairs) return pack_pairs(src, rows, 1, operand, first, n, 0, d / 2, dst, ld);
     pack_panel(src, rows, elements, operand, first, n, 0, d, dst, ld);
   }

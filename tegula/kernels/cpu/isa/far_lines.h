@@ -9,7 +9,6 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
-template <class T>  // of the operands
 class FarLines {
  public:
   // Adds n rows of t, each its whole innermost dim. The first is at (batch, s, head + in_group).
@@ -18,13 +17,13 @@ class FarLines {
   void add(const TensorRef& t, int64_t batch, int64_t s, int64_t head, int64_t n, bool is_written,
            int64_t group = 1, int64_t in_group = 0) {
     if (n <= 0 || n_runs_ == kMostRuns) return;
-    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+    const int64_t size = size_bytes(t.dtype);
     Run& r = runs_[n_runs_++];
     const int64_t first = batch * t.stride[0] + s * t.stride[1] + (head + in_group) * t.stride[2];
-    r.at = reinterpret_cast<const char*>(t.as<const T>() + first);
-    r.n = n, r.lines = (t.shape[3] * kSize + 63) / 64;
-    r.stride = t.stride[2] * kSize, r.group = group, r.in_group = in_group;
-    r.group_stride = (t.stride[1] - group * t.stride[2]) * kSize;
+    r.at = t.as<const char>() + first * size;
+    r.n = n, r.lines = (t.shape[3] * size + 63) / 64;
+    r.stride = t.stride[2] * size, r.group = group, r.in_group = in_group;
+    r.group_stride = (t.stride[1] - group * t.stride[2]) * size;
     r.is_written = is_written;
     lines_ += n * r.lines;
   }
