@@ -149,10 +149,12 @@ void on_eval(void* context, const EvalReport& e) {
                               {"val_loss", e.val_loss},
                               {"train_split_loss", e.train_loss},
                               {"bits_per_byte", e.bits_per_byte}}));
-  std::fprintf(stderr,
-               "%sstep %lld  validation loss %.4f  training split %.4f  %.3f bits a byte%s\n",
+  char bits[32] = "";
+  if (!std::isnan(e.bits_per_byte))
+    std::snprintf(bits, sizeof bits, "  %.3f bits a byte", e.bits_per_byte);
+  std::fprintf(stderr, "%sstep %lld  validation loss %.4f  training split %.4f%s%s\n",
                p.is_terminal ? "\r\033[K" : "", static_cast<long long>(e.step), e.val_loss,
-               e.train_loss, e.bits_per_byte, e.is_best ? "  lowest" : "");
+               e.train_loss, bits, e.is_best ? "  lowest" : "");
 }
 
 Json ranks_json(const TrainSummary& s) {
@@ -233,6 +235,7 @@ void print_summary(const TrainSummary& s) {
 std::vector<TextSample> draw_samples(const Trainer& t) {
   constexpr int64_t kPromptTokens = 16, kTokens = 160;
   const TrainConfig& c = t.config();
+  if ((*find_model(c.model.type))->sees_ahead) return {};  // it predicts no next token
   auto generator = Generator::load(c.out, {.threads = c.threads});
   std::vector<TextSample> samples;
   Status st = generator.ok() ? Status() : Status(generator.error());

@@ -78,8 +78,7 @@ void add_setting(const Command& cmd, ModelConfig& m, const Setting& s) {
 
 void add_model(const Command& cmd, ModelConfig& m, int64_t& depth, bool is_training) {
   std::vector<std::string> names;
-  for (const ModelDef* model : all_models())
-    if (!model->sees_ahead) names.emplace_back(model->name);
+  for (const ModelDef* model : all_models()) names.emplace_back(model->name);
   one_of(cmd.add_option("--model", m.type, "Model family"), names);
   whole(cmd.add_option("--depth", depth,
                        "One dial for the size: layers, width, heads and learning rate; 0: off"),

@@ -1,6 +1,8 @@
 // BERT and MiniLM: an encoder. Post-norm layers whose attention sees both directions, learned
 // positions and a type of each token, GELU. Texts stand alone, so that all their tokens are of
-// type 0. [Devlin et al. 2019; Wang et al. 2020]
+// type 0. It learns to find masked tokens (train/masking.h), with a head that files of vectors
+// leave out: norm(gelu(W h + b)), a product with the embedding, a bias.
+// [Devlin et al. 2019; Wang et al. 2020]
 #include "tegula/models/decoder.h"
 #include "tegula/models/table.h"
 #include "tegula/ops/embedding.h"
@@ -29,6 +31,23 @@ Var add_positions(Context& c, Var tokens, Var x) {
   x = x + embedding(positions, places) + reshape(slice(types, 0, 0, 1), width);
   return layer_norm(x, c.weight(at("LayerNorm.weight"), width, Init::kOnes, 0, false),
                     c.weight(at("LayerNorm.bias"), width, Init::kZeros, 0, false), m.norm_eps);
+}
+
+constexpr std::string_view kHead = "cls.predictions.";
+
+Var transform(Context& c, Var h) {
+  const std::string at = cat(kHead, "transform.");
+  const Shape width = {c.config.d_model};
+  h = gelu_erf(decoder_linear(c, h, at + "dense", c.config.d_model, 0.02, true));
+  return layer_norm(h, c.weight(at + "LayerNorm.weight", width, Init::kOnes, 0, false),
+                    c.weight(at + "LayerNorm.bias", width, Init::kZeros, 0, false),
+                    c.config.norm_eps);
+}
+
+// Where the head is a product of its own, so is its bias.
+Var bias(Context& c) {
+  return c.weight(cat(kHead, c.config.is_tied() ? "bias" : "decoder.bias"),
+                  Shape{c.config.vocab_size}, Init::kZeros, 0, false);
 }
 
 Decoder decoder(const ModelConfig&) {
@@ -79,29 +98,46 @@ constexpr FixedKey kFixed[] = {{"hidden_act", R"("gelu")", true},
                                {"is_decoder", "false|null"},
                                {"add_cross_attention", "false|null"}};
 
+constexpr Cut kCuts[] = {{"self.query.weight", 0, &kHeads},
+                         {"self.query.bias", 0, &kHeads},
+                         {"self.key.weight", 0, &kHeads},
+                         {"self.key.bias", 0, &kHeads},
+                         {"self.value.weight", 0, &kHeads},
+                         {"self.value.bias", 0, &kHeads},
+                         {"attention.output.dense.weight", 1, &kHeads},
+                         {"intermediate.dense.weight", 0},
+                         {"intermediate.dense.bias", 0},
+                         {"output.dense.weight", 1},
+                         {"word_embeddings.weight", 0},
+                         {"decoder.weight", 0}};
+
 }  // namespace
 
 constinit const ModelDef bert_model = {
     .name = "bert",
-    .doc = "BERT, MiniLM: vectors of texts",
+    .doc = "BERT, MiniLM: vectors of texts, masked tokens",
     .hidden = decoder_hidden,
     .head = decoder_head,
+    .before_head = transform,
+    .head_bias = bias,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
     .hf_type = "bert",
-    .hf_class = "BertModel",
+    .hf_class = "BertForMaskedLM",
     .fixed = kFixed,
-    // Tensors on the last layer in other uses of it: a pooler, heads of BERT's own training.
+    // Tensors on the last layer in other uses of it: a pooler, which text follows which; and the
+    // twin of the head's bias.
     .names = {.table = "bert.embeddings.word_embeddings.weight",
+              .head = "cls.predictions.decoder.weight",
+              .aliases = "LayerNorm.weight=LayerNorm.gamma LayerNorm.bias=LayerNorm.beta "
+                         "cls.predictions.bias=cls.predictions.decoder.bias",
+              .optional = kHead,
               .prefix = "bert.",
               .ignored = "embeddings.position_ids pooler.dense.weight pooler.dense.bias "
-                         "cls.predictions.bias cls.predictions.decoder.weight "
-                         "cls.predictions.decoder.bias cls.predictions.transform.dense.weight "
-                         "cls.predictions.transform.dense.bias "
-                         "cls.predictions.transform.LayerNorm.weight "
-                         "cls.predictions.transform.LayerNorm.bias cls.seq_relationship.weight "
-                         "cls.seq_relationship.bias"},
+                         "cls.predictions.bias cls.predictions.decoder.bias "
+                         "cls.seq_relationship.weight cls.seq_relationship.bias"},
+    .cuts = kCuts,
     .sees_ahead = true,
 };
 

@@ -69,7 +69,11 @@ class ModelWeights {
 // Whether the scales of all blocks are numbers, on all threads.
 Status check_blocks(const StoredTensor& stored, ThreadPool& pool);
 
-// Copies every weight of the model to where `place` says, in the dtype of that.
+// The weights of the model that these files have: all of model_weights(), but for a head that they
+// may lack and do (TensorNames::optional).
+Result<std::vector<WeightSpec>> stored_weights(const WeightFiles& files, const ModelConfig& config);
+
+// Copies every weight of the model that is stored to where `place` says, in the dtype of that.
 template <class F>
 Status load_model_weights(const ModelFiles& files, const ModelConfig& config, F&& place);
 Status read_weights(WeightFiles files, const ModelConfig& config,
@@ -99,9 +103,10 @@ std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(
 template <class F>
 Status load_model_weights(const ModelFiles& files, const ModelConfig& config, F&& place) {
   std::vector<std::pair<std::string, TensorRef>> into;
-  for (const WeightSpec& w : TEGULA_TRY(model_weights(config)))
+  WeightFiles from = TEGULA_TRY(files.weights());
+  for (const WeightSpec& w : TEGULA_TRY(stored_weights(from, config)))
     into.emplace_back(w.name, TEGULA_TRY(place(w)));
-  return read_weights(TEGULA_TRY(files.weights()), config, into);
+  return read_weights(std::move(from), config, into);
 }
 
 }  // namespace tegula

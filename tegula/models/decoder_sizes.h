@@ -13,6 +13,7 @@ struct DecoderSizes {
   int64_t n_ff_matrices = 2;
   int64_t n_experts = 1, n_experts_per_token = 1;
   int64_t n_positions = 0;      // rows of a learned table; 0: none
+  int64_t n_types = 0;          // of tokens, rows of another one
   int64_t norms_per_layer = 2;  // 1 where attention and feed-forward layer stand side by side
   // Multi-head latent attention: queries by a product of rank q_rank (0: of none), keys and values
   // by one of rank kv_rank, of which a token's cache holds that and rope_dim elements, which are
@@ -32,6 +33,9 @@ struct DecoderSizes {
   bool has_qkv_bias = false, has_bias = false;  // the second: of all other products of a layer
   bool has_embedding_norm = false;              // BLOOM
   bool has_final_norm = true;
+  bool sees_ahead = false;  // attention in both directions
+  // BERT: a product, a norm and their biases before the product that logits are, and its bias.
+  bool has_head_transform = false;
   bool has_relative_positions = false;  // Transformer-XL's: a projection and two vectors a layer
   bool has_dropout = false;             // masks are saved for backward
 

@@ -109,7 +109,12 @@ struct TensorNames {
   std::string_view table = "model.embed_tokens.weight";
   std::string_view head = "lm_head.weight";
   std::string_view other_head = {};  // as some files call it
-  std::string_view prefix = {};      // of all names; some exporters leave it out
+  // Other endings of names, by spaces, as older files have them:
+  // "LayerNorm.weight=LayerNorm.gamma".
+  std::string_view aliases = {};
+  // Weights whose names begin so may be missing, all of them: a file may lack this head.
+  std::string_view optional = {};
+  std::string_view prefix = {};  // of all names; some exporters leave it out
   // Endings, by spaces, of tensors that say nothing of their own: masks and angles.
   std::string_view ignored = ".rotary_emb.inv_freq";
   // A weight [n, …] whose name has this part is n tensors in the file: "….experts.3.w1.weight".
@@ -135,6 +140,10 @@ struct ModelDef {
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
+  // Between the two, [..., d_model] -> [..., d_model], and a bias of logits [vocab_size]; null:
+  // none.
+  Var (*before_head)(Context&, Var hidden) = nullptr;
+  Var (*head_bias)(Context&) = nullptr;
   // What it is composed of, where `hidden` is decoder_hidden (models/decoder.h).
   Decoder (*decoder)(const ModelConfig&) = nullptr;
   std::span<const Field> fields;
@@ -151,8 +160,9 @@ struct ModelDef {
   TensorNames names;
   std::span<const Cut> cuts;
   bool has_state = false;  // carries one from call to call: a row of tokens is one text's
-  // Each token sees those behind it, too: no next token can be predicted, and it makes vectors of
-  // texts (serve/embed.h). Decoder::sees_ahead says so to the layers.
+  // Each token sees those behind it, too: it predicts tokens that are masked (train/masking.h), not
+  // the next one, and makes vectors of texts (serve/embed.h). Decoder::sees_ahead says so to the
+  // layers.
   bool sees_ahead = false;
   // Why it generates in f32 alone; empty: it does not.
   std::string_view f32_only;

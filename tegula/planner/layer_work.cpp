@@ -272,6 +272,7 @@ double input_bytes(const ModelSpec& m, const RankShape& s) {
 }
 
 double keys_seen(const ModelSpec& m, double s, bool is_window_layer) {
+  if (m.sees_ahead) return s;
   const double w = is_window_layer ? std::min(s, real(m.window)) : s;
   // Query i sees min(i, w) keys, i from 1 to s.
   return (w * (w + 1) / 2 + (s - w) * w) / s;
@@ -285,7 +286,7 @@ double keys_formal(const ModelSpec& m, double s) {
 TokenFlops token_flops(const ModelSpec& m, double seqlen) {
   TokenFlops f;
   const double h = real(m.d_model), layers = real(m.n_layers), ff = real(m.d_ff);
-  f.head = 2 * h * real(m.vocab_size);
+  f.head = 2 * h * (real(m.vocab_size) + (m.has_head_transform ? h : 0));
   if (m.kind == ModelKind::kLstm) {
     f.layers = layers * 16 * h * h;
   } else if (m.kind == ModelKind::kMlp) {

@@ -71,7 +71,8 @@ void count_decoder(const ModelSpec& m, ParamCount& p) {
   const Sat norm = h * Sat{!m.has_norm_weights ? 0 : m.has_norm_bias ? 2 : 1};
   p.norms = (norm * Sat{m.norms_per_layer}).v;
   p.final_norm = m.has_final_norm ? norm.v : 0;
-  p.positions = (Sat{m.n_positions} * h + (m.has_embedding_norm ? norm : Sat{0})).v;
+  p.positions =
+      ((Sat{m.n_positions} + Sat{m.n_types}) * h + (m.has_embedding_norm ? norm : Sat{0})).v;
 }
 
 }  // namespace
@@ -82,6 +83,7 @@ Result<ParamCount> count_params(const ModelSpec& m) {
   const Sat h{m.d_model}, f{m.d_ff};
   p.embedding = (Sat{m.vocab_size} * h).v;
   p.head = m.is_tied ? 0 : p.embedding;
+  if (m.has_head_transform) p.head = (Sat{p.head} + h * (h + Sat{3}) + Sat{m.vocab_size}).v;
   if (m.kind == ModelKind::kMlp) {
     // The window of eight embeddings into the first layer, square layers, a projection out.
     const Sat window = Sat{8} * h * f + f, out = f * h;

@@ -40,8 +40,16 @@ std::string own_text(const ModelConfig& c, std::string_view name) {
   return {};
 }
 
+constexpr std::string_view kTypes = "type_vocab_size";
+
 // What a family is composed of, as its graph is.
 void set_decoder(const Decoder& d, const ModelConfig& c, ModelSpec& m) {
+  if (d.sees_ahead) {  // BERT
+    m.sees_ahead = m.has_embedding_norm = m.has_head_transform = true;
+    m.n_positions = c.max_seqlen;
+    for (const auto& [name, value] : c.own)
+      if (name == kTypes) m.n_types = std::get<int64_t>(value);
+  }
   m.has_qkv_bias = d.has_qkv_bias, m.has_bias = d.has_ffn_bias;
   m.other_attention = c.d_model * ((d.has_out_bias ? 1 : 0) - (d.has_ffn_bias ? 1 : 0));
   if (d.qk_norm == QkNorm::kHead) m.other_attention += 2 * c.head_dim;
@@ -50,7 +58,7 @@ void set_decoder(const Decoder& d, const ModelConfig& c, ModelSpec& m) {
   m.has_layer_norm = d.norm == NormKind::kLayer, m.has_norm_bias = d.has_norm_bias;
   m.has_final_norm = d.norms != NormPlace::kPost;
   m.n_ff_matrices = d.is_gated ? 3 : 2;
-  m.has_known_saves = d.norms != NormPlace::kBehind && !d.is_parallel &&
+  m.has_known_saves = !d.sees_ahead && d.norms != NormPlace::kBehind && !d.is_parallel &&
                       d.qk_norm == QkNorm::kNone && d.fused_qkv == FusedQkv::kNone &&
                       !d.has_fused_gate && c.type != "starcoder2" && !d.experts.are_in &&
                       d.experts.shared_ff == 0;
@@ -120,6 +128,8 @@ Result<ModelConfig> model_config(const ModelSpec& m) {
     if (has_setting(model, setting::kFfnBias)) c.set(setting::kFfnBias, m.has_bias);
     if (m.is_moe()) c.n_experts = m.n_experts, c.n_experts_per_token = m.n_experts_per_token;
     if (m.window > 0) c.set(setting::kWindow, m.window);
+    for (const Field& f : model.fields)
+      if (f.setting->name == kTypes) c.set(*f.setting, m.n_types);
   }
   TEGULA_TRY(c.resolve());
   return c;

@@ -37,12 +37,13 @@ Result<std::shared_ptr<ModelWeights>> map_weights(const ModelFiles& files,
                                                   const Rank& rank, Store& store,
                                                   BlockFormats& formats) {
   std::vector<ModelWeights::Weight> weights;
-  const auto specs = TEGULA_TRY(model_weights(config));
+  WeightFiles stored = TEGULA_TRY(files.weights());
+  const auto specs = TEGULA_TRY(stored_weights(stored, config));
   for (const WeightSpec& w : specs) {
     const TensorRef t = contiguous_ref(nullptr, w.type);
     weights.push_back({w.name, {t.shape, t.shape + t.rank}});
   }
-  const auto from = TEGULA_TRY(ModelWeights::open(TEGULA_TRY(files.weights()), config, weights));
+  const auto from = TEGULA_TRY(ModelWeights::open(std::move(stored), config, weights));
   std::vector<uint8_t> converted;  // on its way to a device
   for (size_t i = 0; i < specs.size(); ++i) {
     if (TEGULA_TRY(map_blocks(specs[i], from, dtype, rank, store, formats))) continue;

@@ -29,6 +29,9 @@ class AddedTokens {
  public:
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
+  const std::vector<AddedToken>& tokens(bool normalized) const {
+    return rounds_[normalized].tokens;
+  }
   bool empty(bool normalized) const { return rounds_[normalized].tokens.empty(); }
 
   struct Piece {

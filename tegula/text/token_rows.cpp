@@ -6,7 +6,7 @@
 
 namespace tegula {
 
-Result<TokenRows> parse_token_rows(std::string_view text, const std::string& where) {
+Result<TokenRows> parse_token_rows(std::string_view text, const std::string& where, int32_t least) {
   const Json json = TEGULA_TRY(Json::parse(text, where));
   const Error wrong = invalid_argument(
       cat(where, ": is neither rows of ids, [[1, 2, 3], [4, 5, 6]], nor one row, [1, 2, 3]"));
@@ -20,15 +20,15 @@ Result<TokenRows> parse_token_rows(std::string_view text, const std::string& whe
     auto& to = rows.emplace_back();
     for (const Json& id : *ids) {
       const auto* n = id.as<int64_t>();
-      if (n == nullptr || *n < 0 || *n > INT32_MAX) return wrong;
+      if (n == nullptr || *n < least || *n > INT32_MAX) return wrong;
       to.push_back(static_cast<int32_t>(*n));
     }
   }
   return rows;
 }
 
-Result<TokenRows> read_token_rows(const std::string& path) {
-  return parse_token_rows(TEGULA_TRY(read_file(path)), path);
+Result<TokenRows> read_token_rows(const std::string& path, int32_t least) {
+  return parse_token_rows(TEGULA_TRY(read_file(path)), path, least);
 }
 
 }  // namespace tegula

@@ -69,6 +69,23 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool adds)
   return ids;
 }
 
+void Tokenizer::add_special(const std::string& name) {
+  std::vector<AddedToken> all = added_.tokens(false);
+  all.push_back({name, static_cast<int32_t>(vocab_size())});
+  all.back().is_special = true;
+  tokens_.push_back(name);
+  is_special_.resize(tokens_.size());
+  is_special_.back() = true;
+  added_ = AddedTokens(std::move(all));
+}
+
+int32_t Tokenizer::special(std::string_view name) const {
+  for (const bool normalized : {false, true})
+    for (const AddedToken& t : added_.tokens(normalized))
+      if (t.is_special && t.content == name) return t.id;
+  return -1;
+}
+
 std::string_view Tokenizer::token(int32_t id) const {
   return id >= 0 && id < vocab_size() ? std::string_view(tokens_[static_cast<size_t>(id)])
                                       : kReplacement;

@@ -37,6 +37,9 @@
 
 namespace tegula {
 
+// What stands where a token is masked, in a tokenizer that is trained here for such models.
+inline constexpr const char* kMaskToken = "[MASK]";
+
 class Json;
 class TokenModel;
 struct TextForms;
@@ -50,12 +53,20 @@ class Tokenizer {
   // From the text of a tokenizer.json that was made of another file, which errors name.
   static Result<Tokenizer> from_json(Json json, const std::string& path);
 
+  // A name that is found in text whole and says nothing, with the next id; of one that was trained
+  // here.
+  void add_special(const std::string& name);
+  // The id of the special token of that name; -1: it has none.
+  int32_t special(std::string_view name) const;
+
   // `adds`: with the ids that a loaded one puts around every text; a chat's template writes its
   // own.
   Result<std::vector<int32_t>> encode(std::string_view text, bool adds = true) const;
   // Ids outside the vocabulary (a model may be padded to more) decode to U+FFFD.
   std::string decode(std::span<const int32_t> ids) const;
-  // Without the ids that encode() puts around a text, where they stand there.
+  // The ids that encode() puts around a text; ids without them, where they stand there.
+  std::span<const int32_t> before() const { return before_; }
+  std::span<const int32_t> behind() const { return behind_; }
   std::span<const int32_t> inner(std::span<const int32_t> ids) const;
   // The bytes of one id behind others; may be a part of a character: see detokenizer.h.
   std::string_view token(int32_t id) const;

@@ -90,7 +90,8 @@ Error unusable(Error error, const std::string& path) {
 }
 
 // tokenizer.json, and the file that says who reads it.
-std::vector<std::pair<std::string, std::string>> files_of(const Json& tokenizer, bool insists) {
+std::vector<std::pair<std::string, std::string>> files_of(const Json& tokenizer, bool insists,
+                                                          bool has_mask = false) {
   // The class that does what tokenizer.json says. Beside some types of models AutoTokenizer heeds
   // it only where there is an auto_map.
   constexpr const char* kClass = "PreTrainedTokenizerFast";
@@ -98,6 +99,7 @@ std::vector<std::pair<std::string, std::string>> files_of(const Json& tokenizer,
       Json::object({{"tokenizer_class", kClass}, {"clean_up_tokenization_spaces", false}});
   if (insists)
     config.set("auto_map", Json::object({{"AutoTokenizer", Json::Array{kClass, nullptr}}}));
+  if (has_mask) config.set("mask_token", kMaskToken);
   return {{"tokenizer.json", tokenizer.dump(1) + "\n"},
           {"tokenizer_config.json", config.dump(2) + "\n"}};
 }
@@ -108,17 +110,26 @@ std::vector<std::pair<std::string, std::string>> Tokenizer::files(bool insists) 
   if (!loaded_files_.empty()) return loaded_files_;
   if (loaded_json_ != nullptr) return files_of(*loaded_json_, insists);
   Json::Object members = model_->members();
+  Json::Array added;
+  for (const AddedToken& t : added_.tokens(false))
+    added.push_back(Json::object({{"id", t.id},
+                                  {"content", t.content},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", true}}));
   Json tokenizer = Json::object({{"version", "1.0"},
                                  {"truncation", nullptr},
                                  {"padding", nullptr},
-                                 {"added_tokens", Json::Array()},
+                                 {"added_tokens", std::move(added)},
                                  {"normalizer", nullptr},
                                  {"pre_tokenizer", nullptr},
                                  {"post_processor", nullptr},
                                  {"decoder", nullptr},
                                  {"model", nullptr}});
   for (Json::Member& m : members) tokenizer.set(m.key, std::move(m.value));
-  return files_of(tokenizer, insists);
+  return files_of(tokenizer, insists, special(kMaskToken) >= 0);
 }
 
 Status Tokenizer::save(const std::string& directory) const {

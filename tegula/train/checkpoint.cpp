@@ -7,6 +7,7 @@
 #include "tegula/io/json.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
+#include "tegula/models/init.h"
 
 namespace tegula {
 
@@ -208,8 +209,15 @@ Result<std::vector<TextFile>> model_texts(const TrainConfig& config, const Token
   if (!config.was_said(setting::kDropout.flag) && model.dropout == 0)
     model.dropout = TEGULA_TRY(load_model_config(*from)).dropout;
   texts = TEGULA_TRY(from->companions());
-  texts.push_back({std::string(kConfigFile), TEGULA_TRY(derived_config_json(
-                                                 model, DType::kF32, TEGULA_TRY(from->config())))});
+  TextFile base = TEGULA_TRY(from->config());
+  // Its head is saved, too, where the model that it came from may have none.
+  if (const ModelDef& def = *TEGULA_TRY(find_model(model.type)); !def.names.optional.empty()) {
+    Json json = TEGULA_TRY(Json::parse(base.text, base.path));
+    json.set("architectures", Json::Array{def.hf_class});
+    base.text = json.dump(2) + "\n";
+  }
+  texts.push_back(
+      {std::string(kConfigFile), TEGULA_TRY(derived_config_json(model, DType::kF32, base))});
   return texts;
 }
 
@@ -236,6 +244,28 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
     st = writer.add_file(kTrainerStateFile, run_json(config, hashes, step).dump(1) + "\n");
   if (!st.ok()) return std::move(st).error();
   return TEGULA_TRY(writer.publish()).path;
+}
+
+Status start_weights(const TrainConfig& config, const ModelFiles* from,
+                     const std::vector<WeightSpec>& weights, const Store& store, ThreadPool& pool,
+                     std::vector<std::string>& notes) {
+  std::set<std::string> is_stored;
+  if (from != nullptr)
+    TEGULA_TRY(load_model_weights(*from, config.model, [&](const WeightSpec& w) {
+      is_stored.insert(w.name);
+      return Result<TensorRef>(store.find(w.name));
+    }));
+  std::string random;
+  for (const WeightSpec& w : weights) {
+    if (is_stored.contains(w.name)) continue;
+    init_weight(w, config.seed, store.find(w.name), &pool);
+    random += cat(random.empty() ? "" : ", ", w.name);
+  }
+  if (from != nullptr && !random.empty())
+    notes.push_back(cat("--init-from: the model in ", config.init_from,
+                        " has no head to find masked tokens: it starts from random weights (",
+                        random, ")"));
+  return {};
 }
 
 Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles& files,

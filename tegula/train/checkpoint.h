@@ -34,6 +34,12 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
 // that was said otherwise.
 Status take_model_of(const ModelFiles& files, TrainConfig& config, std::vector<std::string>& notes);
 
+// What a new run begins with: the weights of `from` (null: there is none), random ones for the
+// rest, which `notes` name if there was a model to start from.
+Status start_weights(const TrainConfig& config, const ModelFiles* from,
+                     const std::vector<WeightSpec>& weights, const Store& store, ThreadPool& pool,
+                     std::vector<std::string>& notes);
+
 // Fills the store from it and returns the number of steps done. Learning rates and their schedule,
 // decay, clipping, dropout and data may differ, and a line in `notes` says so: the run goes on, but
 // not with the bits of one that never stopped. Errors: a difference that makes it another run

@@ -18,6 +18,7 @@ std::string why_not_dealt(const TrainConfig& c) {
   if (c.mode == "exact") return "mode exact sums over a row in order";
   if (c.model.dropout > 0) return "dropout goes by a token's place";
   if (const auto model = find_model(c.model.type); model.ok()) {
+    if ((*model)->sees_ahead) return "each token sees all, so that all ranks have as much to do";
     if ((*model)->has_state) return cat(c.model.type, " carries a state from token to token");
     if (std::any_of((*model)->fields.begin(), (*model)->fields.end(),
                     [](const Field& f) { return f.setting == &setting::kExperts; }))

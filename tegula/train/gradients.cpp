@@ -9,6 +9,7 @@
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/finite_hunt.h"
 #include "tegula/runtime/session.h"
+#include "tegula/train/masking.h"
 
 namespace tegula {
 
@@ -23,7 +24,6 @@ struct Problem {
 // tokens, targets, weights -> loss, logits, gradients in the order of the weights.
 Result<Problem> build(const ModelConfig& config, int64_t batch, int64_t seqlen) {
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
-  TEGULA_TRY(check_predicts(*model, "grad"));
   Problem p;
   Builder b(*p.module, "gradients");
   Context c(b, config);
@@ -42,11 +42,14 @@ Result<Problem> build(const ModelConfig& config, int64_t batch, int64_t seqlen) 
   return p;
 }
 
-Status check_rows(const std::vector<std::vector<int32_t>>& rows, const ModelConfig& config) {
-  const size_t length = rows.empty() ? 0 : rows[0].size();
-  if (length < 2 || static_cast<int64_t>(length) - 1 > config.max_seqlen)
-    return invalid_argument(cat("rows of ", length, " tokens: give at least 2, and at most ",
-                                config.max_seqlen + 1, ", the model's context and one to predict"));
+using Rows = std::vector<std::vector<int32_t>>;
+
+Status check_rows(const Rows& rows, const ModelConfig& config, bool has_targets) {
+  const size_t length = rows.empty() ? 0 : rows[0].size(), n_next = has_targets ? 0 : 1;
+  if (length < 1 + n_next || length > static_cast<size_t>(config.max_seqlen) + n_next)
+    return invalid_argument(cat("rows of ", length, " tokens: give at least ", 1 + n_next,
+                                ", and at most ", config.max_seqlen + static_cast<int64_t>(n_next),
+                                ", the model's context", has_targets ? "" : " and one to predict"));
   for (const auto& row : rows) {
     if (row.size() != length)
       return invalid_argument(
@@ -57,6 +60,37 @@ Status check_rows(const std::vector<std::vector<int32_t>>& rows, const ModelConf
             cat("token ", id, " is not in the vocabulary of ", config.vocab_size));
   }
   return {};
+}
+
+// -100 is none; an id that no logit is of would be none in silence.
+Status check_targets(const Rows& targets, const Rows& rows, const ModelConfig& config) {
+  const auto length = [](const Rows& r, size_t i) { return i < r.size() ? r[i].size() : 0; };
+  for (size_t i = 0; i < std::max(targets.size(), rows.size()); ++i)
+    if (length(targets, i) != length(rows, i))
+      return invalid_argument(cat("--targets: row ", i + 1, " has ", length(targets, i),
+                                  " targets, and that of --tokens ", length(rows, i),
+                                  " tokens: give one for each, -100 for none"));
+  for (const auto& row : targets)
+    for (int32_t id : row)
+      if (id != kIgnored && (id < 0 || id >= config.vocab_size))
+        return invalid_argument(cat("--targets: ", id, " is neither in the vocabulary of ",
+                                    config.vocab_size, " nor -100, none"));
+  return {};
+}
+
+// tokens and targets, [rows, length].
+std::vector<HostTensor> inputs(const Rows& rows, const Rows& targets) {
+  const size_t seqlen = rows[0].size() - (targets.empty() ? 1 : 0);
+  const Type type = {DType::kI32,
+                     {static_cast<int64_t>(rows.size()), static_cast<int64_t>(seqlen)}};
+  std::vector<HostTensor> in(2, HostTensor(type));
+  int64_t at = 0;
+  for (size_t r = 0; r < rows.size(); ++r)
+    for (size_t i = 0; i < seqlen; ++i, ++at) {
+      in[0].put(at, rows[r][i]);
+      in[1].put(at, targets.empty() ? rows[r][i + 1] : targets[r][i]);
+    }
+  return in;
 }
 
 // Compiles and runs it in f32. `in` is in the order of the function's parameters: tokens, targets,
@@ -111,19 +145,19 @@ Status check_finite(const Problem& p, const std::vector<HostTensor>& in,
 }  // namespace
 
 Result<ModelGradients> model_gradients(const std::string& path,
-                                       const std::vector<std::vector<int32_t>>& rows, DType dtype,
-                                       int threads) {
+                                       const std::vector<std::vector<int32_t>>& rows,
+                                       const std::vector<std::vector<int32_t>>& targets,
+                                       DType dtype, int threads) {
   const auto files = TEGULA_TRY(ModelFiles::open(path));
   const ModelConfig config = TEGULA_TRY(load_model_config(*files));
-  TEGULA_TRY(check_rows(rows, config));
-  const auto batch = static_cast<int64_t>(rows.size());
-  const auto seqlen = static_cast<int64_t>(rows[0].size()) - 1;
-  const Problem p = TEGULA_TRY(build(config, batch, seqlen));
-  std::vector<HostTensor> in(2, HostTensor({DType::kI32, {batch, seqlen}}));
-  int64_t at = 0;
-  for (const auto& row : rows)
-    for (size_t i = 0; i + 1 < row.size(); ++i, ++at)
-      in[0].put(at, row[i]), in[1].put(at, row[i + 1]);
+  if (TEGULA_TRY(find_model(config.type))->sees_ahead && targets.empty())
+    return invalid_argument(cat(path, ": a ", config.type, " predicts no next token: give ",
+                                "--targets, the tokens behind masks and -100 elsewhere"));
+  TEGULA_TRY(check_rows(rows, config, !targets.empty()));
+  if (!targets.empty()) TEGULA_TRY(check_targets(targets, rows, config));
+  std::vector<HostTensor> in = inputs(rows, targets);
+  const int64_t seqlen = in[0].type.shape[1].bound();
+  const Problem p = TEGULA_TRY(build(config, in[0].type.shape[0].bound(), seqlen));
   std::vector<std::pair<std::string, TensorRef>> into;
   for (const WeightSpec& w : p.weights) into.emplace_back(w.name, in.emplace_back(w.type).ref());
   TEGULA_TRY(read_weights(TEGULA_TRY(files->weights()), config, into));

@@ -183,11 +183,13 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
       c.model.d_model, "; ", s.steps, " steps of ", c.batch,
       c.accumulate > 1 ? cat(" × ", c.accumulate) : "", " sequences of ", c.row_length(),
       " tokens. Training loss ", fixed(s.train_loss, "%.4f"),
-      std::isnan(s.eval.val_loss) ? ""
-                                  : cat(", validation ", fixed(s.eval.val_loss, "%.4f"),
-                                        " (whole split; ", fixed(s.eval.bits_per_byte, "%.3f"),
-                                        " bits a byte; lowest: ", fixed(s.best_val_loss, "%.4f"),
-                                        " at step ", s.best_step, ")"),
+      std::isnan(s.eval.val_loss)
+          ? ""
+          : cat(", validation ", fixed(s.eval.val_loss, "%.4f"), " (whole split; ",
+                std::isnan(s.eval.bits_per_byte)
+                    ? std::string("masked tokens")
+                    : cat(fixed(s.eval.bits_per_byte, "%.3f"), " bits a byte"),
+                "; lowest: ", fixed(s.best_val_loss, "%.4f"), " at step ", s.best_step, ")"),
       ". Median step ", fixed(s.step_ms, "%.2f"), " ms, ", fixed(s.tokens_per_s, "%.0f"),
       " tokens/s, MFU ", fixed(100 * utilisation.mfu(s.step_ms), "%.1f"), " %, HFU ",
       fixed(100 * utilisation.hfu(s.step_ms), "%.1f"), " %.</p>\n<p class=\"facts\">",

@@ -37,7 +37,6 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
   if (config.dtype != "f32" && config.dtype != "bf16" && config.dtype != "f16")
     return unsupported(cat("dtype ", config.dtype, ": training computes in f32, bf16 or f16"));
   const ModelDef* model = TEGULA_TRY(find_model(config.model.type));
-  TEGULA_TRY(check_predicts(*model, "train"));
   StepFunctions f;
   f.module = std::make_shared<Module>();
   Module& module = *f.module;

@@ -11,7 +11,6 @@
 #include "tegula/io/sha256.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
-#include "tegula/models/init.h"
 #include "tegula/models/rotary.h"
 #include "tegula/plan/memory.h"
 #include "tegula/runtime/finite_hunt.h"
@@ -104,12 +103,16 @@ Status Trainer::load_data() {
   Tokenizer tokenizer = from_ ? TEGULA_TRY(load_model_tokenizer(*from_, config_.model, note))
                               : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
   if (!note.empty()) notes.push_back(std::move(note));
+  const bool is_masked = TEGULA_TRY(find_model(config_.model.type))->sees_ahead;
+  if (is_masked && !from_) tokenizer.add_special(kMaskToken);
   if (!from_) config_.model.vocab_size = tokenizer.vocab_size();
   auto st = config_.model.resolve();
   if (!st.ok()) return st;
   std::string angles = note_on_rotary(config_.model, config_.row_length());
   if (!angles.empty()) notes.push_back(std::move(angles));
-  data_ = TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.row_length()));
+  if (is_masked) masking_ = TEGULA_TRY(masking_of(tokenizer, from_.get(), config_.row_length()));
+  data_ = TEGULA_TRY(
+      split_tokens(TEGULA_TRY(tokenizer.encode(text.text, !is_masked)), config_.row_length()));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   TEGULA_TRY(prepare_texts());
   return load_batches();
@@ -236,13 +239,8 @@ Status Trainer::init_or_resume() {
     if (best_) TEGULA_TRY(keep_best(config_.out, *best_));
     return give_out(whole, ranks_);
   }
-  if (from_)
-    TEGULA_TRY(load_model_weights(*from_, config_.model, [&](const WeightSpec& w) {
-      return Result<TensorRef>(whole.store->find(w.name));
-    }));
-  else
-    for (const WeightSpec& w : functions_.weights)
-      init_weight(w, config_.seed, whole.store->find(w.name), &ranks_[0]->rank.pool);
+  TEGULA_TRY(start_weights(config_, from_.get(), functions_.weights, *whole.store,
+                           ranks_[0]->rank.pool, notes));
   init_loss_scale(*whole.store, config_.loss_scale);
   loss_scale_ = loss_scale_of(*whole.store);
   TEGULA_TRY(give_out(whole, ranks_));
@@ -302,6 +300,9 @@ void Trainer::fill_inputs(int64_t micro) {
   else
     fill_batch(data_.train(), config_.seed, index, config_.batch, config_.row_length(),
                tokens_.data(), targets_.data());
+  if (masking_)
+    masking_->apply(config_.seed, Masking::kSteps, index * config_.batch, config_.row_length(),
+                    tokens_, targets_);
   give_batch();
 }
 
@@ -389,6 +390,7 @@ std::string Trainer::what_is_kept() const {
 Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most_rows,
                                    const std::atomic<bool>& stop) {
   const int64_t seqlen = config_.row_length(), batch = config_.batch;
+  const bool is_training = tokens.data() == data_.train().data();
   const int64_t all = (static_cast<int64_t>(tokens.size()) - 1) / seqlen;
   const int64_t rows = std::min(all, most_rows);
   for (const auto& run : ranks_)
@@ -405,9 +407,13 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
       if (r < here) {
         std::copy(at + 1, at + 1 + seqlen, targets_.data() + r * seqlen);
       } else {  // a short last batch: its other rows count nothing
-        std::fill_n(targets_.data() + r * seqlen, seqlen, -100);
+        std::fill_n(targets_.data() + r * seqlen, seqlen, kIgnored);
       }
     }
+    if (masking_)
+      masking_->apply(config_.seed, is_training ? Masking::kTraining : Masking::kValidation, row,
+                      seqlen, std::span(tokens_).first(static_cast<size_t>(here * seqlen)),
+                      targets_);
     give_batch();
     TEGULA_TRY(run_all(kEval));
     const float loss = TEGULA_TRY(ranks_[0]->sessions[kEval]->fetch("loss")).as<float>()[0];
@@ -440,13 +446,13 @@ Result<EvalReport> Trainer::evaluate(const std::atomic<bool>& stop) {
   e.val_loss = TEGULA_TRY(split_loss(validation, rows, stop));
   e.train_loss = TEGULA_TRY(
       split_loss(data_.train(), std::min(rows, kTrainEvalBatches * config_.batch), stop));
-  if (bytes_per_token_ == 0) {
+  if (bytes_per_token_ == 0 && !masking_) {
     const auto targets = validation.subspan(1, static_cast<size_t>(rows * seqlen));
     size_t bytes = 0;
     for (const int32_t id : targets) bytes += tokenizer_->token(id).size();
     bytes_per_token_ = static_cast<double>(bytes) / static_cast<double>(targets.size());
   }
-  e.bits_per_byte = e.val_loss / std::log(2) / bytes_per_token_;
+  if (!masking_) e.bits_per_byte = e.val_loss / std::log(2) / bytes_per_token_;
   e.is_best = !best_ || e.val_loss < best_->val_loss;
   return e;
 }

@@ -23,6 +23,7 @@
 #include "tegula/train/config.h"
 #include "tegula/train/data.h"
 #include "tegula/train/loss_scale.h"
+#include "tegula/train/masking.h"
 #include "tegula/train/rank_run.h"
 #include "tegula/train/step.h"
 
@@ -49,10 +50,11 @@ struct StepReport {
 
 struct EvalReport {
   int64_t step = 0;
-  double val_loss = NAN;       // over the whole validation split, nats a token
-  double train_loss = NAN;     // over rows from all of the training split, without dropout
-  double bits_per_byte = NAN;  // val_loss by the bytes of the text, whatever its tokens
-  bool is_best = false;        // no val_loss of this run was lower
+  double val_loss = NAN;    // over the whole validation split, nats a token
+  double train_loss = NAN;  // over rows from all of the training split, without dropout
+  // val_loss by the bytes of the text, whatever its tokens; NaN: of masked tokens.
+  double bits_per_byte = NAN;
+  bool is_best = false;  // no val_loss of this run was lower
 };
 
 // The figures of a training step, by one rank.
@@ -180,6 +182,7 @@ class Trainer {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<TextFile> texts_;  // of every checkpoint
   TokenData data_;
+  std::optional<Masking> masking_;     // of a model that finds masked tokens
   std::optional<BatchOrder> batches_;  // as config_.batches says; none: drawn
   StepFunctions functions_;
   std::vector<CompiledRanks> plans_;  // step (or micro step), eval, update

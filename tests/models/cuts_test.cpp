@@ -100,7 +100,7 @@ bool is_in(const RankPart& part, const Shape& shape, int64_t i) {
 bool ends_a_layer(std::string_view name) {
   return std::ranges::any_of(
       std::array{"c_proj.weight", "o_proj.weight", "down_proj.weight", "experts.w2.weight",
-                 "attention.dense.weight", "dense_4h_to_h.weight"},
+                 "attention.dense.weight", "dense_4h_to_h.weight", "output.dense.weight"},
       [&](const char* end) { return name.ends_with(end); });
 }
 

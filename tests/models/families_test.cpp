@@ -43,6 +43,8 @@ TrainConfig small_run(const std::string& family, const std::string& name) {
     if (f.setting->name == "sliding_window_pattern" || f.setting->name == "no_rope_layer_interval")
       m.set(*f.setting, int64_t{2});
   m.n_experts = 4;
+  // How often each byte stands is soon learned, what stands behind a mask is not.
+  if (model.sees_ahead) c.tokenizer = "bytes";
   c.batch = 4, c.steps = 40, c.lr = 1e-2, c.min_lr = 1e-3, c.warmup = 4, c.eval_every = 0;
   c.threads = 2;
   return c;
@@ -106,8 +108,7 @@ class Family : public ::testing::TestWithParam<std::string> {};
 
 std::vector<std::string> families() {
   std::vector<std::string> names = {kLectures};
-  for (const ModelDef* model : all_models())
-    if (!model->sees_ahead) names.emplace_back(model->name);
+  for (const ModelDef* model : all_models()) names.emplace_back(model->name);
   return names;
 }
 
@@ -165,6 +166,12 @@ TEST_P(Family, DecodesTheLogitsOfAForwardPass) {
   const TrainConfig c = small_run(GetParam(), "decodes");
   Losses run;
   train(c, run);
+  if ((*find_model(c.model.type))->sees_ahead) {
+    const auto g = Generator::load(c.out, {.threads = 2});
+    ASSERT_FALSE(g.ok());
+    EXPECT_NE(g.error().message.find("predicts no next one"), std::string::npos);
+    return;
+  }
   check_decoding(c.out, DType::kF32);
   if (!(*find_model(c.model.type))->f32_only.empty()) {
     const auto g = Generator::load(c.out, {.threads = 2, .dtype = DType::kF16});

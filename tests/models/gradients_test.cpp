@@ -34,12 +34,14 @@ std::string untrained(const std::string& family) {
 
 TEST(Gradients, HaveTheNamesAndShapesOfTheCheckpoint) {
   for (const ModelDef* model : all_models()) {
-    if (model->sees_ahead) continue;
     const std::string family(model->name), dir = untrained(family);
-    const auto g = model_gradients(dir, {{1, 2, 3, 4}, {255, 0, 9, 9}}, DType::kF32, 1);
+    const bool is_masked = model->sees_ahead;
+    std::vector<std::vector<int32_t>> rows = {{1, 2, 3, 4}, {255, 0, 9, 9}}, targets;
+    if (is_masked) rows = {{1, 2, 3}, {255, 0, 9}}, targets = {{-100, 7, 8}, {0, -100, -100}};
+    const auto g = model_gradients(dir, rows, targets, DType::kF32, 1);
     ASSERT_TRUE(g.ok()) << g.error().to_string();
     EXPECT_NEAR(g->loss, std::log(256), 0.1) << family;  // it has learned nothing yet
-    EXPECT_EQ(g->logits.type.shape, Shape({2, 3, 256}));
+    EXPECT_EQ(g->logits.type.shape, Shape({2, 3, is_masked ? 257 : 256}));  // with [MASK]
     const auto file = SafetensorsFile::open(dir + "/latest/model.safetensors");
     ASSERT_TRUE(file.ok());
     for (const auto& [name, grad] : g->grads) {
@@ -56,13 +58,31 @@ TEST(Gradients, HaveTheNamesAndShapesOfTheCheckpoint) {
 TEST(Gradients, RefuseWhatDoesNotFitTheModel) {
   const std::string dir = untrained("mlp");
   auto message = [&](const std::vector<std::vector<int32_t>>& rows) {
-    const auto g = model_gradients(dir, rows, DType::kF32, 1);
+    const auto g = model_gradients(dir, rows, {}, DType::kF32, 1);
     return g.ok() ? "" : g.error().message;
   };
   EXPECT_NE(message({}).find("rows of 0 tokens"), std::string::npos);
   EXPECT_NE(message({{1, 2, 3, 4, 5, 6, 7, 8}}).find("at most 7"), std::string::npos);
   EXPECT_NE(message({{1, 2}, {1, 2, 3}}).find("equally long"), std::string::npos);
   EXPECT_NE(message({{1, 256}}).find("token 256"), std::string::npos);
+}
+
+// Next tokens said as targets are the next tokens.
+TEST(Gradients, TakeTargets) {
+  const std::string dir = untrained("gpt2");
+  const auto next = model_gradients(dir, {{1, 2, 3, 4}, {5, 6, 7, 8}}, {}, DType::kF32, 1);
+  const auto said =
+      model_gradients(dir, {{1, 2, 3}, {5, 6, 7}}, {{2, 3, 4}, {6, 7, 8}}, DType::kF32, 1);
+  ASSERT_TRUE(next.ok() && said.ok());
+  EXPECT_EQ(next->loss, said->loss);
+  const auto message = [&](const std::vector<std::vector<int32_t>>& targets) {
+    const auto g = model_gradients(dir, {{1, 2, 3}}, targets, DType::kF32, 1);
+    return g.ok() ? "" : g.error().message;
+  };
+  EXPECT_NE(message({{1, 2}}).find("row 1 has 2 targets"), std::string::npos);
+  EXPECT_NE(message({{1, 2, 3}, {1, 2, 3}}).find("row 2 has 3 targets"), std::string::npos);
+  EXPECT_NE(message({{1, -100, 256}}).find("256 is neither"), std::string::npos);
+  EXPECT_NE(message({{1, -1, 2}}).find("-1 is neither"), std::string::npos);
 }
 
 }  // namespace

@@ -252,7 +252,6 @@ TEST(Verify, FaultsInRegions) {
 
 TEST(Verify, PassesEveryModelsPlan) {
   for (const ModelDef* model : all_models()) {
-    if (model->sees_ahead) continue;
     TrainConfig c;
     c.model.type = model->name;
     c.model.vocab_size = 50, c.model.n_layers = 2, c.model.n_heads = 2, c.model.d_model = 32;

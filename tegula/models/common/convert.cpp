@@ -48,11 +48,12 @@ Result<Weights> Weights::open(const ModelFiles& files, const ModelConfig& config
                               std::optional<DType> dtype) {
   Weights w;
   w.dtype_ = dtype;
-  w.specs_ = TEGULA_TRY(model_weights(config));
+  WeightFiles stored = TEGULA_TRY(files.weights());
+  w.specs_ = TEGULA_TRY(stored_weights(stored, config));
   std::vector<ModelWeights::Weight> all;
   for (const WeightSpec& spec : w.specs_) all.push_back({spec.name, shape_of(spec)});
   TEGULA_TRY(files.verify_weights());
-  w.weights_ = TEGULA_TRY(ModelWeights::open(TEGULA_TRY(files.weights()), config, all));
+  w.weights_ = TEGULA_TRY(ModelWeights::open(std::move(stored), config, all));
   return w;
 }
 

@@ -130,7 +130,8 @@ Status check_predicts(const ModelDef& model, std::string_view what) {
   if (!model.sees_ahead) return {};
   return unsupported(cat(what, ": ", model.name,
                          " sees what follows a token, so it predicts no next "
-                         "one; tegula embed makes vectors of texts with it"));
+                         "one; tegula embed makes vectors of texts with it, and tegula train "
+                         "teaches it to find masked tokens"));
 }
 
 Result<const ModelDef*> find_model(std::string_view name) {
@@ -147,22 +148,29 @@ static double logit_cap(const ModelDef& model, const ModelConfig& config) {
   return has_setting(model, setting::kLogitCap) ? config.number(setting::kLogitCap) : 0;
 }
 
+// Whether logits are more than products with the head.
+static bool has_more_than_products(const ModelDef& model, const ModelConfig& config) {
+  return logit_cap(model, config) > 0 || model.head_bias != nullptr;
+}
+
 Var hidden_logits(Context& c, const ModelDef& model, Var h) {
-  const Var y =
+  if (model.before_head != nullptr) h = model.before_head(c, h);
+  Var y =
       dot(h.rank() == 2 ? "b d, v d -> b v" : "b s d, v d -> b s v", h, model.head(c), DType::kF32);
+  if (model.head_bias != nullptr) y = y + cast(model.head_bias(c), DType::kF32);
   const double most = logit_cap(model, c.config);
   return most > 0 ? tanh(y * (1 / most)) * most : y;
 }
 
 Var hidden_loss(Context& c, const ModelDef& model, Var h, Var targets) {
-  if (logit_cap(model, c.config) > 0)
+  if (has_more_than_products(model, c.config))
     return logits_cross_entropy_loss(hidden_logits(c, model, h), targets);
   return cross_entropy_loss(h, model.head(c), targets);
 }
 
 Var hidden_losses(Context& c, const ModelDef& model, Var h, Var targets) {
   const bool has_blocks = c.formats != nullptr && !c.formats->empty();
-  if (has_blocks || logit_cap(model, c.config) > 0) {
+  if (has_blocks || has_more_than_products(model, c.config)) {
     const Var x = hidden_logits(c, model, h);
     const int last = x.rank() - 1;
     return logsumexp(x) - squeeze(gather(x, unsqueeze(targets, -1), last, last), -1);
@@ -200,8 +208,10 @@ Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config) {
   Builder b(module, "weights");
   Context c(b, config);
   const Var tokens = b.param("tokens", {DType::kI32, {1, config.max_seqlen}});
-  model->hidden(c, tokens);
+  const Var h = model->hidden(c, tokens);
+  if (model->before_head != nullptr) model->before_head(c, h);
   model->head(c);
+  if (model->head_bias != nullptr) model->head_bias(c);
   if (b.failed()) return b.error();
   return c.weights();
 }

@@ -36,14 +36,15 @@ Result<ModelInfo> model_info(const ModelFiles& files) {
   info.form = gguf == nullptr ? "directory" : cat("GGUF ", gguf->version());
   if (gguf != nullptr && gguf->n_shards() > 1) info.form += cat(", ", gguf->n_shards(), " files");
   info.config = TEGULA_TRY(load_model_config(files));
-  const auto specs = TEGULA_TRY(model_weights(info.config));
+  WeightFiles stored = TEGULA_TRY(files.weights());
+  const auto specs = TEGULA_TRY(stored_weights(stored, info.config));
   info.n_parameters = parameter_count(specs);
   std::vector<ModelWeights::Weight> asked;
   for (const WeightSpec& w : specs) {
     const TensorRef t = contiguous_ref(nullptr, w.type);
     asked.push_back({w.name, {t.shape, t.shape + t.rank}});
   }
-  TEGULA_TRY(ModelWeights::open(TEGULA_TRY(files.weights()), info.config, asked));
+  TEGULA_TRY(ModelWeights::open(std::move(stored), info.config, asked));
   count_formats(TEGULA_TRY(files.weights()), info);
   const ModelDef* model = TEGULA_TRY(find_model(info.config.type));
   if (has_setting(*model, setting::kHeads) && !model->sees_ahead)

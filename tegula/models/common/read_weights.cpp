@@ -99,11 +99,23 @@ bool is_zero(const TensorRef& t) {
   return true;
 }
 
-// Some exporters leave out the prefix that others write.
+// Some exporters leave out the prefix that others write; some have other names.
 WeightFiles::Found find(const WeightFiles& files, const TensorNames& names, std::string_view name) {
-  WeightFiles::Found found = files.find(name);
-  if (found.tensor == nullptr && !names.prefix.empty() && name.starts_with(names.prefix))
-    found = files.find(name.substr(names.prefix.size()));
+  const auto either = [&](std::string_view its) {
+    const WeightFiles::Found found = files.find(its);
+    const bool has_prefix = !names.prefix.empty() && its.starts_with(names.prefix);
+    if (found.tensor != nullptr || !has_prefix) return found;
+    return files.find(its.substr(names.prefix.size()));
+  };
+  WeightFiles::Found found = either(name);
+  if (found.tensor == nullptr)
+    any_word(names.aliases, [&](std::string_view alias) {
+      const size_t at = alias.find('=');
+      const std::string_view ending = alias.substr(0, at);
+      if (name.ends_with(ending))
+        found = either(cat(name.substr(0, name.size() - ending.size()), alias.substr(at + 1)));
+      return found.tensor != nullptr;
+    });
   if (found.tensor == nullptr && name == names.head && !names.other_head.empty())
     found = files.find(names.other_head);
   return found;
@@ -227,6 +239,20 @@ Box without_first(const Box& box) {
 }
 
 }  // namespace
+
+Result<std::vector<WeightSpec>> stored_weights(const WeightFiles& files,
+                                               const ModelConfig& config) {
+  std::vector<WeightSpec> all = TEGULA_TRY(model_weights(config));
+  const TensorNames& names = names_of(config);
+  const auto is_optional = [&](const WeightSpec& w) {
+    return !names.optional.empty() && w.name.starts_with(names.optional);
+  };
+  const auto is_there = [&](const WeightSpec& w) {
+    return is_optional(w) && find(files, names, w.name).tensor != nullptr;
+  };
+  if (std::ranges::none_of(all, is_there)) std::erase_if(all, is_optional);
+  return all;
+}
 
 Result<std::shared_ptr<ModelWeights>> ModelWeights::open(WeightFiles files,
                                                          const ModelConfig& config,
