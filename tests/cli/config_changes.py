@@ -14,7 +14,8 @@ FILE = pathlib.Path(__file__).with_name("config_keys.json")
 FAMILIES = {"gpt2": "gpt2", "llama": "llama", "qwen2": "qwen2", "mistral": "mistral",
             "gemma2": "gemma2", "moe": "mixtral", "qwen3": "qwen3", "gemma3": "gemma3_text",
             "smollm3": "smollm3", "phi3": "phi3", "olmo2": "olmo2", "starcoder2": "starcoder2",
-            "gpt_neox": "gpt_neox", "qwen2_moe": "qwen2_moe", "qwen3_moe": "qwen3_moe"}  # ours: transformers' model_type
+            "gpt_neox": "gpt_neox", "qwen2_moe": "qwen2_moe", "qwen3_moe": "qwen3_moe",
+            "bert": "bert"}  # ours: transformers' model_type
 
 # A model in which every key of mathematics counts: windows shorter than the rows, caps that bend.
 SMALL = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -48,6 +49,7 @@ BASES = {
                   "shared_expert_intermediate_size": 48, "use_sliding_window": True,
                   "sliding_window": 6, "layer_types": None},
     "starcoder2": {**TIED, "sliding_window": 6},
+    "bert": {key: value for key, value in TIED.items() if key not in ("num_key_value_heads", "head_dim")},
     "gpt_neox": {**{key: value for key, value in SMALL.items()
                     if key not in ("num_key_value_heads", "head_dim")},
                  "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
@@ -75,7 +77,7 @@ CHANGES = {
     "attn_logit_softcapping": [None, 20.0], "final_logit_softcapping": [None, 20.0],
     "id2label": [{"0": "a", "1": "b", "2": "c"}], "label2id": [{"a": 0, "b": 1, "c": 2}],
     "problem_type": ["regression"], "architectures": [["GPT2Model"]],
-    "use_bidirectional_attention": [True],
+    "use_bidirectional_attention": [True], "layer_norm_eps": [0.05], "type_vocab_size": [1, 3],
 }
 ROPE_CHANGES = {
     "rope_parameters": [ROPE_SCALED, {"type": "linear", "factor": 4.0, "rope_theta": 10000.0},
@@ -110,7 +112,7 @@ LEGACY_CHANGES = {
     "n_ctx": [64], "alibi": [True], "logit_scale": [0.5], "qk_layernorm": [True],
     "text_config": [{"hidden_size": 16}], "num_nextn_predict_layers": [1],
     "sliding_window_pattern": [1, 3], "rope_local_base_freq": [500.0], "rotary_pct": [0.75],
-    "rotary_emb_base": [500.0], "use_parallel_residual": [True],
+    "rotary_emb_base": [500.0], "position_embedding_type": ["relative_key", "relative_key_query"], "use_parallel_residual": [True],
     "original_max_position_embeddings": [16], "clip_qkv": [1.0], "residual_multiplier": [0.2], "attention_sink_size": [4],
     "_attn_implementation": ["sdpa"], "use_flash_attn": [True], "temperature": [0.5],
     "torch_dtype": ["bfloat16"], "_name_or_path": ["x"], "num_labels": [3],

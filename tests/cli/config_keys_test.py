@@ -28,7 +28,7 @@ class ConfigKeys(CliTest):
         flags = ["--n-layers", 2, "--n-heads", 4, "--d-model", 32, "--d-ff", 48, "--seqlen", 32]
         if family in ("gpt2", "gpt_neox", "starcoder2", "qwen2_moe"):
             flags += ["--bias"]
-        if family not in ("gpt2", "gpt_neox"):
+        if family not in ("gpt2", "gpt_neox", "bert"):
             flags += ["--n-kv-heads", 2, "--head-dim", 8]
         if family == "smollm3":
             flags += ["--no-rope-interval", 2]
@@ -47,11 +47,13 @@ class ConfigKeys(CliTest):
         (model / "model.safetensors").write_bytes(
             (self.out / "latest" / "model.safetensors").read_bytes())
         self.write("ids.json", json.dumps(ROWS))
+        self.write("targets.json", json.dumps(ROWS))
         return model, config
 
     def grad(self, model, config):
         (model / "config.json").write_text(json.dumps(config))
-        return self.run_tool("grad", "--model", model, "--tokens", self.dir / "ids.json", "--out",
+        targets = ["--targets", self.dir / "targets.json"] if config["model_type"] == "bert" else []
+        return self.run_tool("grad", "--model", model, "--tokens", self.dir / "ids.json", *targets, "--out",
                              self.dir / "grad.st", "--threads", 1)
 
     def logits(self):
@@ -134,6 +136,9 @@ class ConfigKeys(CliTest):
 
     def test_qwen3_moe(self):
         self.every_key("qwen3_moe")
+
+    def test_bert(self):
+        self.every_key("bert")
 
     def test_spellings_that_contradict(self):
         model, config = self.model("llama")

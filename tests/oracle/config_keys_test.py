@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "cli"))
 import config_changes  # noqa: E402
@@ -18,16 +18,22 @@ import config_changes  # noqa: E402
 ROWS = torch.tensor([[(i * i + 7 * r) % 40 for i in range(13)] for r in range(2)])
 
 
+def class_of(model_type):
+    return AutoModelForMaskedLM if model_type == "bert" else AutoModelForCausalLM
+
+
 def grad(directory, out):
+    targets = directory / "targets.json"
     return subprocess.run(
         [os.environ["TEGULA_BIN"], "grad", "--model", directory, "--tokens", directory / "ids.json",
-         "--out", out, "--threads", "1"], capture_output=True, text=True)
+         *(["--targets", targets] if targets.exists() else []), "--out", out, "--threads", "1"],
+        capture_output=True, text=True)
 
 
-def theirs(directory):
+def theirs(directory, model_type):
     """Logits, or None where transformers refuses the file or its weights."""
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = class_of(model_type).from_pretrained(
             directory, output_loading_info=True, dtype=torch.float32, attn_implementation="eager")
         if info["missing_keys"] or info["unexpected_keys"] or info["mismatched_keys"]:
             return None
@@ -42,9 +48,12 @@ def test_every_key(model_type, tmp_path_factory):
     tmp_path, out = tmp_path_factory.mktemp("model"), tmp_path_factory.mktemp("out") / "grad.st"
     base = config_changes.base(model_type)
     (tmp_path / "config.json").write_text(json.dumps(base))
-    (tmp_path / "ids.json").write_text(json.dumps(ROWS.tolist()))
+    is_masked = class_of(model_type) is AutoModelForMaskedLM
+    (tmp_path / "ids.json").write_text(json.dumps((ROWS[:, :-1] if is_masked else ROWS).tolist()))
+    if is_masked:
+        (tmp_path / "targets.json").write_text(json.dumps(ROWS[:, 1:].tolist()))
     torch.manual_seed(1)
-    made = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp_path))
+    made = class_of(model_type).from_config(AutoConfig.from_pretrained(tmp_path))
     with torch.no_grad():  # norms of 1 and biases of 0 would hide a mistake
         for p in made.parameters():
             p += 0.2 * torch.randn_like(p)
@@ -57,7 +66,7 @@ def test_every_key(model_type, tmp_path_factory):
         if done.returncode == 1:
             assert key, done.stderr
             continue
-        logits = theirs(tmp_path)
+        logits = theirs(tmp_path, model_type)
         if logits is None:  # they are stricter
             continue
         ours = load_file(out)["logits"]
@@ -65,4 +74,4 @@ def test_every_key(model_type, tmp_path_factory):
         computed += 1
         if not off < 1e-4:
             wrong.append((key, changed.get(key.split(".")[0]), float(off)))
-    assert not wrong and computed > 30, (wrong, computed)
+    assert not wrong and computed > 25, (wrong, computed)

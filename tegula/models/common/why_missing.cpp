@@ -45,9 +45,9 @@ bool is_quantised(std::string_view name) {
       [&](auto ending) { return name.ends_with(ending); });
 }
 
-// The number behind "layers." or "h."; -1: the name has none.
+// The number behind "layers.", "layer." or "h."; -1: the name has none.
 int64_t layer_of(std::string_view name) {
-  for (const std::string_view mark : {"layers.", ".h.", "h."}) {
+  for (const std::string_view mark : {"layers.", ".layer.", ".h.", "h."}) {
     const size_t at = name.find(mark);
     if (at == name.npos) continue;
     size_t i = at + mark.size();
