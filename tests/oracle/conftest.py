@@ -56,6 +56,24 @@ def tegula(*args):
     return done.stdout
 
 
+def greedy(directory, prompt, *flags, n=256):
+    """The ids of n likeliest next tokens, or as many as come before the end of the text."""
+    done = json.loads(tegula("generate", "--model", directory, "--prompt", prompt, "--max-tokens", n, "--temperature", 0,
+                             "--logprobs", 1, "--json", *flags))
+    ids = [each["id"] for each in done["log_probabilities"]]
+    assert len(ids) == done["new_tokens"]
+    return ids, done
+
+
+def are_likeliest(ids, logits):
+    """Each id is that of the largest logit of its row [n, v], or its logit is closer than 1e-4 to that."""
+    rows = np.arange(len(ids))
+    gaps = logits.max(1) - logits[rows, ids]
+    ties = np.flatnonzero(logits.argmax(1) != ids)
+    assert (gaps < 1e-4).all(), (int(gaps.argmax()), float(gaps.max()))
+    return len(ties)
+
+
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "text.txt"

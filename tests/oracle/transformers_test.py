@@ -8,8 +8,9 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from conftest import FAMILIES, tegula
+from conftest import FAMILIES, are_likeliest, greedy, tegula
 from safetensors.numpy import load_file, save_file
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3Config,
                           Gemma3ForConditionalGeneration, Gemma3TextConfig,
                           GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
@@ -209,6 +210,41 @@ def test_models_made_there_mean_the_same_here(name, dtype, tmp_path):
         ours = load_file(tmp_path / "grad.safetensors")["logits"]
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
         assert np.square(ours - theirs).sum() <= 1e-9 * np.square(theirs).sum()
+
+
+ALPHABET = "".join(chr(c) for c in range(33, 33 + 99))
+
+
+def write_alphabet(directory):
+    """A tokenizer of 99 characters."""
+    made = Tokenizer(models.WordLevel({c: i for i, c in enumerate(ALPHABET)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    made.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    made.save(str(directory / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_256_greedy_tokens_are_equal(name, tmp_path):
+    """From a cache here; there each is the likeliest behind those before it, of a forward pass."""
+    config = copy.deepcopy(FOREIGN[name])
+    config.max_position_embeddings = 288  # of GPT-2 n_positions, by its map of names
+    config.eos_token_id = config.bos_token_id = None
+    torch.manual_seed(2)
+    made = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for p in made.parameters():
+            p += 0.1 * torch.randn_like(p)
+        if name.startswith(("gpt2", "gemma")):  # else a token's own vector speaks louder than its layers
+            made.get_input_embeddings().weight *= 0.1
+    made.save_pretrained(tmp_path / "model")
+    write_alphabet(tmp_path / "model")
+    prompt = "".join(ALPHABET[i * i % 99] for i in range(11))
+    new, done = greedy(tmp_path / "model", prompt)
+    assert len(new) == 256 and done["prompt_tokens"] == 11 and len(set(new)) > 3
+    ids = torch.tensor([[*map(ALPHABET.index, prompt), *new]])
+    with torch.no_grad():
+        logits = load(tmp_path / "model")(ids[:, :-1]).logits[0, 10:].numpy()
+    are_likeliest(new, logits)
 
 
 def in_transformers_4(name):
