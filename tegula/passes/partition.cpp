@@ -39,6 +39,7 @@ class Partitioner {
     }
     find_fetches();
     find_late();
+    join_kept();
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(emit(n));
     b_.set_phase(Phase::kForward);
     for (size_t r = 0; r < f_.results.size(); ++r) add_result(r);
@@ -71,6 +72,23 @@ class Partitioner {
       for (size_t k = 0; k < n.inputs.size(); ++k)
         if (s_.stored[n.inputs[k]] && !(s_.values[n.inputs[k]] == s_.wants[id][k]))
           fetches_.push_back({id, n.inputs[k], s_.wants[id][k]});
+    }
+  }
+
+  // Sums that pend in state, as those over micro-batches until the update: begun before all else.
+  void join_kept() {
+    for (NodeId id = 0; id < f_.nodes.size(); ++id) {
+      const Node& n = f_.nodes[id];
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        const ValueId v = n.inputs[k];
+        if (f_.producer(v) || s_.values[v] == s_.wants[id][k] || !late_[v].empty()) continue;
+        const bool pends = std::any_of(s_.values[v].begin(), s_.values[v].end(),
+                                       [](const AxisSharding& a) { return a.is_pending(); });
+        if (!pends) continue;
+        b_.set_origin(n.origin), b_.set_phase(n.phase);
+        late_[v] = s_.wants[id][k];
+        join_late(v);
+      }
     }
   }
 

@@ -47,6 +47,7 @@ class Sharder {
       out_.values[param.value] = out_.made[param.value] = s;
     }
     find_weights();
+    find_kept();
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(place(n));
     return std::move(out_);
   }
@@ -103,6 +104,21 @@ class Sharder {
       for (uint32_t r = 0; r < n.n_outputs; ++r) of_weights_[n.output(r)] = is_of_weights;
     }
     if (is_any) out_.stored = of_weights_;
+  }
+  // A gradient times 1/n, before it is added to a sum that pends in state (train/ranks.cpp).
+  void find_kept() {
+    is_kept_.resize(f_.nodes.size());
+    for (const Param& p : f_.params) {
+      const Sharding& s = out_.values[p.value];
+      const bool pends =
+          std::any_of(s.begin(), s.end(), [](const auto& a) { return a.is_pending(); });
+      if (!pends || p.donated_to < 0) continue;
+      const Node* sum = f_.producer(f_.results[static_cast<size_t>(p.donated_to)].value);
+      if (sum == nullptr || sum->op != &add_op) continue;
+      for (const ValueId v : sum->inputs)
+        if (const Node* n = f_.producer(v); n != nullptr && n->op == &mul_op)
+          is_kept_[f_.values[v].node] = 1;
+    }
   }
   bool is_stored(ValueId v, size_t axis) const {
     return !out_.stored.empty() && out_.stored[v] != 0 && scatters(axis);
@@ -327,12 +343,17 @@ class Sharder {
     const bool has_none = (may_add || is_max) && has_no_order(c.in[0].dtype, how);
     const bool is_scalar =
         has_none && c.in[0].shape.rank() == 0 && (n.op == &add_op || n.op == &max_op);
-    if (!is_free && !has_none && (options_.mode == Mode::kExact || !may_add)) return false;
+    if (n.op == &mul_op && is_kept_[static_cast<size_t>(&n - f_.nodes.data())] == 0) return false;
+    if (!is_free && !has_none && n.op != &mul_op && (options_.mode == Mode::kExact || !may_add))
+      return false;
     if (n.op == &pad_op && n.attrs.f("value") != 0) return false;
     const auto pends = [&](ValueId v) {
       const AxisSharding& s = out_.values[v][axis];
       return s.is_pending() && s.combine == how;
     };
+    // A sum times what all ranks have.
+    if (n.op == &mul_op)
+      return pends(n.inputs[0]) && out_.values[n.inputs[1]][axis].is_replicated();
     // Beside a scalar that pends a whole one is what one of the ranks has of it.
     return is_scalar ? std::any_of(n.inputs.begin(), n.inputs.end(), pends)
                      : std::all_of(n.inputs.begin(), n.inputs.end(), pends);
@@ -425,6 +446,7 @@ class Sharder {
   std::map<std::pair<NodeId, size_t>, bool> pending_roots_;  // per root and axis: does it pend?
   std::vector<ValueId> state_of_;
   std::vector<uint8_t> of_weights_;  // per value: is it made of weights alone?
+  std::vector<uint8_t> is_kept_;     // per node: find_kept
   ShardedStep out_;
 };
 

@@ -1,5 +1,6 @@
 #include "tegula/passes/shard_check.h"
 
+#include "tegula/base/algorithm.h"
 #include "tegula/passes/exact_cuts.h"
 
 namespace tegula {
@@ -55,11 +56,18 @@ class Checker {
       if (found.is_pending() && !(found == made))
         return wrong(v, "readers find it pending over ", s_.mesh.axes[a].name,
                      ", and its node does not leave it so: nothing makes parts of a sum again");
-      if (made.is_pending() && f_.values[v].node == kNone)
+      if (made.is_pending() && f_.values[v].node == kNone && !is_kept(v))
         return wrong(v, "a parameter pends over ", s_.mesh.axes[a].name,
-                     ", which nobody would join: it may be split");
+                     ", which nobody would join: it may be split, or be state that goes on");
     }
     return {};
+  }
+
+  // A sum that goes on from call to call lies in a state, where the result that it becomes lies, too.
+  bool is_kept(ValueId v) const {
+    return std::any_of(f_.params.begin(), f_.params.end(), [&](const Param& p) {
+      return p.value == v && p.role == Role::kState && p.donated_to >= 0;
+    });
   }
 
   // One axis after another: the next sees the node as the last left it.

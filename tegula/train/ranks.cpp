@@ -98,6 +98,14 @@ void split_state(const TrainConfig& config, std::string_view name, const Shape& 
   }
 }
 
+// Sums of gradients over micro-batches are joined once a step: until then they pend over what the
+// batch's tokens are cut by. (In mode exact a micro-batch's sum has its own order over ranks.)
+void leave_sums_pending(const TrainConfig& config, std::string_view name, Sharding& s) {
+  if (config.mode != "fast" || config.zero >= 2 || !name.starts_with("grad.")) return;
+  for (size_t a = 0; a < s.size(); ++a)
+    if (s[a].is_replicated() && config.mesh.axes[a].name != "tp") s[a] = AxisSharding::pending();
+}
+
 // "adam.m.wte.weight" is state of "wte.weight".
 std::string_view weight_of_state(std::string_view name, const std::vector<WeightSpec>& weights) {
   for (const WeightSpec& w : weights)
@@ -146,6 +154,7 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
       if (!weight.empty()) {
         s = TEGULA_TRY(sharding_of_weight(config.model, mesh, model, weight, shape));
         split_state(config, p.name, shape, weight, s);
+        leave_sums_pending(config, p.name, s);
       }
     }
     all.push_back(std::move(s));

@@ -50,6 +50,24 @@ class Ranks(CliTest):
     def test_accumulated_gradients_over_long_rows_too(self):
         self.check("--model", "llama", "--accumulate", "3", "--seqlen", "256", "--batch", "2", meshes=("dp=2", "cp=2"))
 
+    def test_accumulated_sums_are_exchanged_once_a_step(self):
+        """In mode fast: what four micro-batches send is what one sends, but for their losses."""
+        for flags, meshes in ((("--model", "llama", "--n-kv-heads", "2"), ("dp=4", "cp=2,dp=2", "dp=2,tp=2")), (MOE, ("ep=2,dp=2",))):
+            one = self.train("one" + flags[1], *flags, "--accumulate", "4")
+            for mesh in meshes:
+                for zero in ("0", "1") if "dp" in mesh else ("0",):
+                    with self.subTest(mesh=mesh, zero=zero, flags=flags):
+                        many = self.train(flags[1] + mesh + zero, *flags, "--mesh", mesh, "--zero", zero, "--accumulate", "4")
+                        self.assertAlmostEqual(many["train_loss"], one["train_loss"], delta=1e-4 * one["train_loss"])
+                        for rank in many["ranks"]:
+                            for what in ("flops", "peak_bytes"):
+                                self.assertEqual(rank[what], rank[what + "_planned"])
+                            self.assertLessEqual(rank["sent_bytes"], rank["sent_bytes_planned"])
+                        if mesh == "dp=4":
+                            single = self.train("single" + zero, *flags, "--mesh", mesh, "--zero", zero)
+                            for rank, alike in zip(many["ranks"], single["ranks"], strict=True):
+                                self.assertLess(rank["sent_bytes"], 1.01 * alike["sent_bytes"])
+
     def test_moe_has_the_files_of_one_rank(self):
         self.check(*MOE, meshes=("dp=4", "ep=4", "ep=2,dp=2"))
 
