@@ -12,12 +12,15 @@
 namespace tegula {
 
 namespace {
-// Is it "… k, n k -> … n"?
+// Is it "… k, n k -> … n", or, of experts, "e … k, e n k -> e … n"?
 bool is_layer(const DotDims& d) {
-  if (d.b.size() != 2 || d.a.size() < 1 || d.out.size() != d.a.size()) return false;
+  const int experts = d.b.size() == 3 ? 1 : 0;
+  if (d.b.size() != 2 + experts || d.a.size() < 1 + experts || d.out.size() != d.a.size())
+    return false;
   for (int i = 0; i + 1 < d.a.size(); ++i)
     if (d.a[i] != d.out[i]) return false;
-  return d.a.back() == d.b[1] && d.out.back() == d.b[0];
+  return (experts == 0 || d.a[0] == d.b[0]) && d.a.back() == d.b[1 + experts] &&
+         d.out.back() == d.b[experts];
 }
 
 BlockFormat format_of(const Node& made) {

@@ -13,11 +13,14 @@ Result<bool> map_blocks(const WeightSpec& spec, const std::shared_ptr<ModelWeigh
                         DType dtype, const Rank& rank, Store& store, BlockFormats& formats) {
   const StoredTensor* stored = weights->stored(spec.name);
   if (stored == nullptr || !stored->format || !stored->has_rows() || rank.device ||
-      dtype != DType::kF32 || spec.type.shape.rank() != 2)
+      dtype != DType::kF32 || spec.type.shape.rank() < 2)
     return false;
   const TensorRef& rows = stored->rows;
-  const std::span<const int64_t> shape(rows.shape, 2);
-  const Type type{DType::kU8, Shape(shape)};
+  Shape whole = spec.type.shape;  // experts lie one behind the other
+  whole[whole.rank() - 1] = rows.shape[1];
+  const Type type{DType::kU8, whole};
+  std::vector<int64_t> shape;
+  for (int d = 0; d < whole.rank(); ++d) shape.push_back(whole[d].bound());
   formats[spec.name] = *stored->format;
   if (stored->order.is_plain()) {
     TEGULA_TRY(store.borrow(spec.name, type, Box::whole(shape), rows.data, weights));

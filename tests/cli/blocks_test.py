@@ -34,7 +34,8 @@ def byte_names():
 
 
 class Blocks(CliTest):
-    def blocks(self, name, rows, columns):
+    def blocks(self, name, *shape):
+        rows, columns = shape[0] * (shape[1] if len(shape) == 3 else 1), shape[-1]
         _, size, halves = FORMATS[name]
         out = bytearray(self.random.randbytes(rows * columns // 32 * size))
         for at in range(0, len(out), size):
@@ -43,7 +44,7 @@ class Blocks(CliTest):
                 out[at + half:at + half + 2] = struct.pack("<e", -8 * scale if half else scale)
         return bytes(out)
 
-    def gguf(self, layers=("Q4_1", "Q5_0", "IQ4_NL", "Q5_1"), spoil=None):
+    def gguf(self, layers=("Q4_1", "Q5_0", "IQ4_NL", "Q5_1"), spoil=None, experts=()):
         self.random = random.Random(3)
         tensors = [("token_embd.weight", "Q8_0", (VOCAB, WIDTH)), ("output_norm.weight", None, (WIDTH,))]
         for i in range(LAYERS):
@@ -51,8 +52,9 @@ class Blocks(CliTest):
             tensors += [(f"blk.{i}.attn_norm.weight", None, (WIDTH,)), (f"blk.{i}.ffn_norm.weight", None, (WIDTH,)),
                         (f"blk.{i}.attn_q.weight", a, (WIDTH, WIDTH)), (f"blk.{i}.attn_k.weight", b, (32, WIDTH)),
                         (f"blk.{i}.attn_v.weight", "Q8_0", (32, WIDTH)), (f"blk.{i}.attn_output.weight", c, (WIDTH, WIDTH)),
-                        (f"blk.{i}.ffn_gate.weight", d, (96, WIDTH)), (f"blk.{i}.ffn_up.weight", "Q4_0", (96, WIDTH)),
-                        (f"blk.{i}.ffn_down.weight", a, (WIDTH, 96))]
+                        *[(f"blk.{i}.ffn_{name}{'_exps' if experts else ''}.weight", kind, (*experts, *shape)) for name, kind, shape in
+                          (("gate", d, (96, WIDTH)), ("up", "Q4_0", (96, WIDTH)), ("down", a, (WIDTH, 96)))],
+                        *[(f"blk.{i}.ffn_gate_inp.weight", None, (e, WIDTH)) for e in experts]]
         keys = [key("general.architecture", 8, "llama"), key("llama.context_length", 4, 128),
                 key("llama.embedding_length", 4, WIDTH), key("llama.block_count", 4, LAYERS),
                 key("llama.feed_forward_length", 4, 96), key("llama.attention.head_count", 4, HEADS),
@@ -62,20 +64,26 @@ class Blocks(CliTest):
                 key("tokenizer.ggml.tokens", 8, [*byte_names(), "<a>", "<b>", "<end>"]),
                 key("tokenizer.ggml.token_type", 5, [1] * 256 + [3] * 3), key("tokenizer.ggml.merges", 8, []),
                 key("tokenizer.ggml.eos_token_id", 4, 258)]
+        keys += [key(f"llama.expert_{what}", 4, n) for e in experts for what, n in (("count", e), ("used_count", 2))]
         head, data = b"", b""
         for name, kind, shape in tensors:
             data += bytes(-len(data) % 32)
             number = FORMATS[kind][0] if kind else 0
             head += text(name) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", d) for d in reversed(shape))
             head += struct.pack("<IQ", number, len(data))
-            body = self.blocks(kind, *shape) if kind else struct.pack(f"<{shape[0]}f", *[1.0] * shape[0])
+            if kind:
+                body = self.blocks(kind, *shape)
+            elif len(shape) == 1:
+                body = struct.pack(f"<{shape[0]}f", *[1.0] * shape[0])
+            else:
+                body = struct.pack(f"<{shape[0] * shape[1]}f", *(self.random.gauss(0, .3) for _ in range(shape[0] * shape[1])))
             if name == spoil:
                 size = FORMATS[kind][1] * shape[1] // 32  # of a row; its second block has no number
                 at = 5 * size + FORMATS[kind][1]
                 body = body[:at] + b"\x00\x7e" + body[at + 2:]
             data += body
         start = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys) + head
-        file = self.dir / f"{spoil or 'm'}.gguf"
+        file = self.dir / f"{spoil or 'm'}{len(experts)}.gguf"
         file.write_bytes(start + bytes(-len(start) % 32) + data)
         return file
 
@@ -91,7 +99,11 @@ class Blocks(CliTest):
         return self.scores(*arguments, **more)["log_probabilities"]
 
     def test_bits_do_not_depend_on_company(self):
-        model = self.gguf()
+        for experts in ((), (5,)):
+            with self.subTest(experts=experts):
+                self.check_company(self.gguf(experts=experts))
+
+    def check_company(self, model):
         alone = self.logprobs(model, "--threads", 1)
         self.assertGreater(len(alone), 20)
         for flags in (("--threads", 3), ("--prefill-chunk", 7), ("--prefill-chunk", 1), ("--threads", 2, "--mode", "fast")):
@@ -103,11 +115,18 @@ class Blocks(CliTest):
         self.assertEqual(together[1]["log_probabilities"], alone)
 
     def test_f32_has_the_bits_of_the_dequantised_model(self):
-        model, plain = self.gguf(), self.dir / "plain"
-        self.expect_ok(self.run_tool("convert", "--from", model, "--out", plain))
-        exact = self.logprobs(plain)
-        self.assertEqual(self.logprobs(model, "--activations", "f32"), exact)
-        self.assertNotEqual(self.logprobs(model, "--activations", "int8"), exact)
+        for experts in ((), (5,)):
+            with self.subTest(experts=experts):
+                model, plain = self.gguf(experts=experts), self.dir / f"plain{len(experts)}"
+                self.expect_ok(self.run_tool("convert", "--from", model, "--out", plain))
+                exact = self.logprobs(plain)
+                self.assertEqual(self.logprobs(model, "--activations", "f32"), exact)
+                self.assertNotEqual(self.logprobs(model, "--activations", "int8"), exact)
+
+    def test_experts_stay_in_blocks(self):
+        """A run holds less than the experts' weights would take as numbers."""
+        done = self.scores(self.gguf(experts=(48,)))
+        self.assertLess(done["peak_bytes"], 4 * LAYERS * 48 * 3 * 96 * WIDTH)
 
     def test_activations_are_of_blocks(self):
         plain = self.dir / "plain"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tegula/base/block_format.h"
+#include "tegula/kernels/cpu/common/block_dot.h"
 #include "tegula/kernels/cpu/isa/table.h"
 #include "tegula/kernels/registry.h"
 #include "tests/kernels/strided.h"
@@ -104,6 +105,56 @@ TEST(DotBlocks, EqualsItsDefinitionOnRandomCases) {
     c.blocks = c.layout().n_values == 32 ? pick(rng, 1, 12) : pick(rng, 1, 3);
     check_case(c, rng);
     if (HasFatalFailure()) return;
+  }
+}
+
+// Each expert's rows by its own weights: the bits of a call for each, also where a row is zeros.
+TEST(DotBlocks, ExpertsAreCallsOfTheirOwn) {
+  constexpr int64_t kExperts = 3;
+  for (unsigned seed = 0; seed < 48; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    Case c{static_cast<BlockFormat>(seed % kBlockFormats)};
+    c.m = pick(rng, 1, 9), c.n = pick(rng, 1, 50), c.blocks = pick(rng, 1, 3);
+    const int64_t row = c.blocks * c.layout().n_bytes;
+    Tensor x(DType::kI8, {kExperts, 2, c.m, c.k()}), d(DType::kF32, {kExperts, 2, c.m, c.k() / 32}),
+        wide(DType::kF32, {kExperts, 2, c.m, c.k()}), w(DType::kU8, {kExperts, c.n, row}),
+        out(DType::kF32, {kExperts, 2, c.m, c.n});
+    for (int64_t i = 0; i < d.numel(); ++i) d.put(i, 0.001 * pick(rng, 1, 90));
+    for (int64_t i = 0; i < x.numel(); ++i)
+      x.put(i, pick(rng, -127, 127)), wide.put(i, 0.01 * pick(rng, -90, 90));
+    for (int64_t r = 0; r < kExperts * 2 * c.m; ++r) {
+      if (pick(rng, 0, 2) > 0) continue;  // a row without a token
+      for (int64_t i = 0; i < c.k(); ++i) x.put(r * c.k() + i, 0);
+      for (int64_t i = 0; i < c.k() / 32; ++i) d.put(r * (c.k() / 32) + i, 0);
+    }
+    std::vector<Tensor> each;
+    for (int64_t e = 0; e < kExperts; ++e) {
+      each.emplace_back(DType::kU8, std::vector<int64_t>{c.n, row});
+      fill_blocks(c, each.back(), rng);
+      for (int64_t i = 0; i < c.n * row; ++i) w.put(e * c.n * row + i, each.back().at(i));
+    }
+    const Attrs attrs{{"format", std::string(c.layout().name)}};
+    for (const bool quantised : {true, false}) {
+      const KernelDef& kernel = *find_kernel(quantised ? "dot_blocks_i8" : "dot_blocks_panels");
+      std::vector<TensorRef> in = {quantised ? x.ref() : wide.ref(), w.ref()};
+      if (quantised) in.push_back(d.ref());
+      for (const int threads : {1, 3}) {
+        out.fill(777);
+        testing::run_kernel(kernel, attrs, in, std::span(&out.ref(), 1), threads);
+        for (int64_t e = 0; e < kExperts; ++e) {
+          Tensor one(DType::kF32, {2, c.m, c.n});
+          std::vector<TensorRef> its = {kernel::expert_of(in[0], e),
+                                        each[static_cast<size_t>(e)].ref()};
+          if (quantised) its.push_back(kernel::expert_of(d.ref(), e));
+          testing::run_kernel(kernel, attrs, its, std::span(&one.ref(), 1), 1);
+          for (int64_t i = 0; i < one.numel(); ++i)
+            ASSERT_EQ(std::bit_cast<uint32_t>(static_cast<float>(out.at(e * one.numel() + i))),
+                      std::bit_cast<uint32_t>(static_cast<float>(one.at(i))))
+                << c.layout().name << " expert " << e << " at " << i;
+        }
+      }
+    }
   }
 }
 

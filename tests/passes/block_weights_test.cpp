@@ -43,6 +43,24 @@ TEST(BlockWeights, WeightsAreNotWrittenOut) {
   }
 }
 
+// Experts stacked along the first dim: each bucket by its own weights.
+TEST(BlockWeights, ExpertsAreNotWrittenOut) {
+  for (const bool quantises : {false, true}) {
+    auto m = std::make_shared<Module>();
+    Builder b(*m, "f");
+    const Var stored = b.param("w", {DType::kU8, {3, 70, 36}});
+    const Var x = b.param("x", {DType::kF32, {3, 2, 5, 64}});
+    b.result("y", dot("e s t k, e n k -> e s t n", x, dequantise_blocks(stored, kQ4)));
+    const FuncId f = finish(b);
+    PassOptions o;
+    o.quantises_rows = quantises;
+    EXPECT_TRUE(run(*m, f, "block_weights", o));
+    EXPECT_EQ(count((*m)[f], dot_blocks_op), 1);
+    EXPECT_EQ(count((*m)[f], quantise_blocks_op), quantises ? 1 : 0);
+    EXPECT_EQ(count((*m)[f], dot_op), 0);
+  }
+}
+
 TEST(BlockWeights, LeavesOtherDotsAlone) {
   Layer l;
   const Var x = l.b.param("x", {DType::kF32, {70, 3}});

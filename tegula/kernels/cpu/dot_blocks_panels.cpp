@@ -52,9 +52,8 @@ struct PanelDot {
   }
 };
 
-void launch(const KernelCall& call) {
+void run(const KernelCall& call) {
   PanelDot p(*call.attrs, call.in, call.out[0]);
-  claim_workspace(call, p.bytes(call.pool->n_threads()));
   const TensorRef& w = call.in[1];
   auto* panel = static_cast<float*>(call.workspace);
   p.in[1].data = panel;
@@ -74,6 +73,25 @@ void launch(const KernelCall& call) {
     isa_table().dot_packed(dot);
   }
 }
+
+int64_t workspace(const Attrs& attrs, std::span<const TensorRef> in, const TensorRef& y,
+                  int n_threads) {
+  if (in[1].rank == 2) return PanelDot(attrs, in, y).bytes(n_threads);
+  const TensorRef one[] = {expert_of(in[0], 0), expert_of(in[1], 0)};
+  return PanelDot(attrs, one, expert_of(y, 0)).bytes(n_threads);
+}
+
+void launch(const KernelCall& call) {
+  claim_workspace(call, workspace(*call.attrs, call.in, call.out[0], call.pool->n_threads()));
+  if (call.in[1].rank == 2) return run(call);
+  KernelCall one = call;
+  for (int64_t e = 0; e < call.in[1].shape[0]; ++e) {
+    const TensorRef in[] = {expert_of(call.in[0], e), expert_of(call.in[1], e)};
+    const TensorRef out[] = {expert_of(call.out[0], e)};
+    one.in = in, one.out = out;
+    run(one);
+  }
+}
 }  // namespace
 
 extern constinit const KernelDef dot_blocks_panels{
@@ -89,7 +107,7 @@ extern constinit const KernelDef dot_blocks_panels{
         },
     .workspace_bytes =
         [](const KernelQuery& q) {
-          return PanelDot(*q.attrs, q.in, q.out[0]).bytes(q.target->n_threads);
+          return workspace(*q.attrs, q.in, q.out[0], q.target->n_threads);
         },
     .launch = launch,
 };

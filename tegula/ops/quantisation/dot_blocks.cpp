@@ -9,19 +9,25 @@ namespace {
 bool is_quantised(const OpCall& c) { return c.in.size() == 3; }
 
 // x [m0, m1, .., k], w [n, row_bytes], of quantised rows d [m0, m1, .., k / 32] -> y [m0, .., n].
+// Of experts w is [e, n, row_bytes], and m0 is e.
 Result<DimMap> dims(const OpCall& c) {
   if (c.in.size() != 2 && c.in.size() != 3)
     return invalid_argument(cat("dot_blocks: got ", c.in.size(), " operands"));
   const BlockRows rows = TEGULA_TRY(BlockRows::of(c, 1));
   const Shape &x = c.shape(0), &w = c.shape(1);
-  if (x.rank() == 0 || w.rank() != 2 || !(x[x.rank() - 1] == Dim(rows.k())))
+  const bool has_experts = w.rank() == 3;
+  if (x.rank() == 0 || (w.rank() != 2 && !has_experts) || !(x[x.rank() - 1] == Dim(rows.k())) ||
+      (has_experts && (x.rank() < 2 || !(x[0] == w[0]))))
     return invalid_argument(cat("dot_blocks: x is ", c.in[0], " and w ", c.in[1], ", ", rows.k(),
-                                " values in a row: they must be [.., k] and [n, row]"));
+                                " values in a row: they must be [.., k] and [n, row], or ",
+                                "[e, .., k] and [e, n, row]"));
   DimMap m;
   m.operands.resize(c.in.size()), m.results.resize(1);
   Shape out, d;
   for (int i = 0; i + 1 < x.rank(); ++i) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("m", i), x[i]));
+    const bool is_expert = has_experts && i == 0;
+    const auto f = static_cast<uint8_t>(m.add_factor(is_expert ? "e" : cat("m", i), x[i]));
+    if (is_expert) m.operands[1].push_back({0, {{f, 1}}});
     m.operands[0].push_back({0, {{f, 1}}});
     if (is_quantised(c)) m.operands[2].push_back({0, {{f, 1}}});
     m.results[0].push_back({0, {{f, 1}}});
@@ -31,14 +37,16 @@ Result<DimMap> dims(const OpCall& c) {
   const auto add = [&](const char* name, Dim size) {
     return static_cast<uint8_t>(m.add_factor(name, size));
   };
-  const uint8_t n = add("n", w[0]), b = add("b", rows.blocks), r = add("r", runs),
+  const Dim n_rows = w[w.rank() - 2];
+  const uint8_t n = add("n", n_rows), b = add("b", rows.blocks), r = add("r", runs),
                 i = add("i", kQuantisedRun), j = add("j", rows.layout->n_bytes);
   // The order of the chain over blocks is the op's own.
   for (const uint8_t f : {b, r, i, j}) m.factors[f].whole = true;
   m.operands[0].push_back({0, {{b, rows.layout->n_values}, {r, kQuantisedRun}, {i, 1}}});
-  m.operands[1] = {{0, {{n, 1}}}, {0, {{b, rows.layout->n_bytes}, {j, 1}}}};
+  m.operands[1].push_back({0, {{n, 1}}});
+  m.operands[1].push_back({0, {{b, rows.layout->n_bytes}, {j, 1}}});
   m.results[0].push_back({0, {{n, 1}}});
-  out.push_back(w[0]), d.push_back(rows.k() / kQuantisedRun);
+  out.push_back(n_rows), d.push_back(rows.k() / kQuantisedRun);
   if (is_quantised(c)) {
     if (!(c.shape(2) == d))
       return invalid_argument(cat("dot_blocks: x is ", c.in[0], " and d ", c.in[2],
@@ -78,7 +86,8 @@ int64_t flops(const OpCall& c) {
   const bool has_min = rows.layout->has_min;
   if (!is_quantised(c)) {
     const int64_t shards = c.attrs->get_or<int64_t>("k_shards", 1);
-    return y * (2 * k + shards - 1) + c.shape(1)[0].bound() * k * (has_min ? 2 : 1);
+    const int64_t w = c.in[1].shape.numel() / (rows.blocks * rows.layout->n_bytes) * k;
+    return y * (2 * k + shards - 1) + w * (has_min ? 2 : 1);
   }
   return y * (2 * k + (has_min ? 5 : 3) * rows.groups()) + (has_min ? m * (k + rows.groups()) : 0);
 }
@@ -94,23 +103,29 @@ struct Ref {
     const auto k = static_cast<size_t>(rows.k());
     std::vector<S> scale(static_cast<size_t>(rows.groups())), min = scale;
     std::vector<S> w(k);
-    for (int64_t j = 0; j < n; ++j) {
-      load_row(a, rows, j, quantised, w, scale, min);
-      for_each_index(lead, [&](const Index& at) {
-        Index to = at;
-        to[static_cast<size_t>(a.out[0].rank - 1)] = j;
-        a.store_at(0, quantised ? exact(a, rows, at, w, scale, min, j == 0) : chain(a, at, w), to);
-      });
-    }
+    const bool has_experts = a.in[1].rank == 3;
+    const int64_t experts = has_experts ? lead[0] : 1;
+    if (has_experts) lead[0] = 1;
+    for (int64_t e = 0; e < experts; ++e)
+      for (int64_t j = 0; j < n; ++j) {
+        load_row(a, rows, has_experts ? Index{e, j} : Index{j}, quantised, w, scale, min);
+        for_each_index(lead, [&](Index at) {
+          if (has_experts) at[0] = e;
+          Index to = at;
+          to[static_cast<size_t>(a.out[0].rank - 1)] = j;
+          a.store_at(0, quantised ? exact(a, rows, at, w, scale, min, j == 0) : chain(a, at, w),
+                     to);
+        });
+      }
   }
 
-  // Row j of w: its values in f32, or its whole numbers, scales and mins.
+  // A row of w: its values in f32, or its whole numbers, scales and mins.
   template <class S>
-  static void load_row(RefArgs<S>& a, const BlockRows& rows, int64_t j, bool quantised,
+  static void load_row(RefArgs<S>& a, const BlockRows& rows, const Index& row, bool quantised,
                        std::vector<S>& w, std::vector<S>& scale, std::vector<S>& min) {
     const int per = rows.layout->n_values / rows.layout->n_group;
     for (int64_t b = 0; b < rows.blocks; ++b) {
-      const BlockValues v = load_block(a, 1, rows, Index{j}, b);
+      const BlockValues v = load_block(a, 1, rows, row, b);
       for (int g = 0; g < per; ++g) {
         const auto to = static_cast<size_t>(b * per + g);
         scale[to] = S(static_cast<double>(v.scale[g])), min[to] = S(static_cast<double>(v.min[g]));
@@ -187,9 +202,10 @@ std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
     x = cast(reshape(x, runs), DType::kF32) * broadcast(reshape(in[2], one), runs);
     x = reshape(x, in[0].shape());
   }
+  const bool has_experts = w.rank() == 3;
   std::string m;
-  for (int d = 0; d + 1 < x.rank(); ++d) m += cat("m", d, " ");
-  Attrs attrs{{"dims", cat(m, "k, n k -> ", m, "n")}};
+  for (int d = 0; d + 1 < x.rank(); ++d) m += has_experts && d == 0 ? "e " : cat("m", d, " ");
+  Attrs attrs{{"dims", cat(m, "k, ", has_experts ? "e " : "", "n k -> ", m, "n")}};
   if (c.attrs->has("k_shards")) attrs.set("k_shards", c.attrs->i("k_shards"));
   return {x.builder().emit(dot_op, std::move(attrs), {x, w})};
 }
@@ -214,6 +230,10 @@ std::vector<Sample> samples() {
   const SampleInput many = {{i8, {2, 11, 64}}, -127, 127},
                     scales = {{f32, {2, 11, 2}}, 0, 0.01, {}, false};
   all.push_back({"many rows", {many, w, scales}, q4});
+  const SampleInput experts = sample_blocks(BlockFormat::kQ4_0, {2, 70}, 2);
+  all.push_back({"experts", {many, experts, scales}, q4});
+  all.push_back({"experts f32", {{{f32, {2, 11, 64}}}, experts}, sharded});
+  all.push_back({"experts misfit", {{{f32, {3, 11, 64}}}, experts}, q4, "[e, n, row]"});
   all.push_back({"shards of k", {{{f32, {2, 11, 64}}}, w}, sharded});
   all.push_back({"shards of integers", {many, w, scales}, sharded, "one chain"});
   all.push_back({"misfit", {{{f32, {3, 96}}}, w}, q4, "64 values in a row"});

@@ -19,14 +19,30 @@ struct BlockCall {
     auto* base = static_cast<char*>(call.workspace);
     offsets = reinterpret_cast<int32_t*>(base + w.offsets_at);
     mins = reinterpret_cast<float*>(base + w.mins_at);
+    live = reinterpret_cast<int32_t*>(base + w.live_at);
     strips = base + w.strips_at, strip_bytes = w.strip_bytes;
     x = call.in[0].as<const int8_t>(), d = call.in[2].as<const float>();
     weights = static_cast<const uint8_t*>(call.in[1].data), y = call.out[0].as<float>();
   }
   const uint8_t* row(int64_t n) const { return weights + n * call.in[1].stride[0]; }
-  const int8_t* x_row(int64_t m) const { return x + c.rows.offset(m, kA); }
-  const float* d_row(int64_t m) const { return d + c.rows.offset(m, kB); }
-  float* y_row(int64_t m) const { return y + c.rows.offset(m, kOut); }
+  int64_t place(int64_t m) const { return is_some ? live[m] : m; }
+  const int8_t* x_row(int64_t m) const { return x + c.rows.offset(place(m), kA); }
+  const float* d_row(int64_t m) const { return d + c.rows.offset(place(m), kB); }
+  float* y_row(int64_t m) const { return y + c.rows.offset(place(m), kOut); }
+
+  // Leaves out rows of zeros, which give zeros: those of an expert's bucket that hold no token.
+  void leave_out_zeros() {
+    const int64_t all = c.m, scales = c.k / kRun;
+    int64_t n_live = 0;
+    for (int64_t m = 0; m < all; ++m) {
+      const float* from = d + c.rows.offset(m, kB);
+      if (std::any_of(from, from + scales, [](float v) { return v != 0; }))
+        live[n_live++] = static_cast<int32_t>(m);
+      else
+        std::fill_n(y + c.rows.offset(m, kOut), c.n, 0.0F);
+    }
+    c.m = n_live, is_some = n_live < all;
+  }
 
   // The zero of u is the one that `Dot` of the format leaves in.
   void sum_x(int zero, bool has_min) const {
@@ -46,6 +62,8 @@ struct BlockCall {
 
   const KernelCall& call;
   BlockDot c;
+  bool is_some = false;  // c.m rows, whose places `live` says
+  int32_t* live;
   int32_t* offsets;
   float* mins;
   char* strips;
@@ -453,8 +471,10 @@ class ManyRows {
 };
 
 template <BlockFormat F>
-void run_format(const KernelCall& call) {
-  const BlockCall b(call);
+void run_format(const KernelCall& call, bool may_be_zeros) {
+  BlockCall b(call);
+  if (may_be_zeros) b.leave_out_zeros();
+  if (b.c.m == 0) return;
   const bool has_min = Blocks<F>::kHasMin;
   if (b.c.m <= kBlockFewRows) {
     b.sum_x(EightRuns<F>::kZero, has_min);
@@ -480,8 +500,10 @@ void run_format(const KernelCall& call) {
 
 // One row of w after the other, unpacked and multiplied by every row of x.
 template <BlockFormat F>
-void run_format(const KernelCall& call) {
-  const BlockCall b(call);
+void run_format(const KernelCall& call, bool may_be_zeros) {
+  BlockCall b(call);
+  if (may_be_zeros) b.leave_out_zeros();
+  if (b.c.m == 0) return;
   using B = Blocks<F>;
   b.sum_x(B::kZero, B::kHasMin);
   const int64_t groups = b.c.groups(), e = b.c.layout->n_group;
@@ -513,6 +535,36 @@ void run_format(const KernelCall& call) {
 }
 
 #endif
+
+void run(BlockFormat format, const KernelCall& call, bool may_be_zeros) {
+  using enum BlockFormat;
+  switch (format) {
+    case kQ8_0:
+      return run_format<kQ8_0>(call, may_be_zeros);
+    case kQ4_0:
+      return run_format<kQ4_0>(call, may_be_zeros);
+    case kQ4_1:
+      return run_format<kQ4_1>(call, may_be_zeros);
+    case kQ5_0:
+      return run_format<kQ5_0>(call, may_be_zeros);
+    case kQ5_1:
+      return run_format<kQ5_1>(call, may_be_zeros);
+    case kQ2_K:
+      return run_format<kQ2_K>(call, may_be_zeros);
+    case kQ3_K:
+      return run_format<kQ3_K>(call, may_be_zeros);
+    case kQ4_K:
+      return run_format<kQ4_K>(call, may_be_zeros);
+    case kQ5_K:
+      return run_format<kQ5_K>(call, may_be_zeros);
+    case kQ6_K:
+      return run_format<kQ6_K>(call, may_be_zeros);
+    case kIQ4_NL:
+      return run_format<kIQ4_NL>(call, may_be_zeros);
+    case kIQ4_XS:
+      return run_format<kIQ4_XS>(call, may_be_zeros);
+  }
+}
 }  // namespace
 
 void dot_blocks(const KernelCall& call) {
@@ -520,36 +572,18 @@ void dot_blocks(const KernelCall& call) {
   BlockDot::parse(*call.attrs, call.in, call.out[0], c);
   claim_workspace(call, BlockWorkspace(c).bytes(call.pool->n_threads()));
   const int64_t per = c.layout->has_min ? 5 : 3;
-  const int64_t flops =
-      c.m * c.n * (2 * c.k + per * c.groups()) + (c.layout->has_min ? c.m * (c.k + c.groups()) : 0);
+  const int64_t flops = c.experts * (c.m * c.n * (2 * c.k + per * c.groups()) +
+                                     (c.layout->has_min ? c.m * (c.k + c.groups()) : 0));
   call.counters->add(flops, flops);
   if (c.m == 0 || c.n == 0) return;
-  using enum BlockFormat;
-  switch (c.format) {
-    case kQ8_0:
-      return run_format<kQ8_0>(call);
-    case kQ4_0:
-      return run_format<kQ4_0>(call);
-    case kQ4_1:
-      return run_format<kQ4_1>(call);
-    case kQ5_0:
-      return run_format<kQ5_0>(call);
-    case kQ5_1:
-      return run_format<kQ5_1>(call);
-    case kQ2_K:
-      return run_format<kQ2_K>(call);
-    case kQ3_K:
-      return run_format<kQ3_K>(call);
-    case kQ4_K:
-      return run_format<kQ4_K>(call);
-    case kQ5_K:
-      return run_format<kQ5_K>(call);
-    case kQ6_K:
-      return run_format<kQ6_K>(call);
-    case kIQ4_NL:
-      return run_format<kIQ4_NL>(call);
-    case kIQ4_XS:
-      return run_format<kIQ4_XS>(call);
+  if (call.in[1].rank == 2) return run(c.format, call, false);
+  KernelCall one = call;
+  for (int64_t e = 0; e < c.experts; ++e) {
+    const TensorRef in[] = {expert_of(call.in[0], e), expert_of(call.in[1], e),
+                            expert_of(call.in[2], e)};
+    const TensorRef out[] = {expert_of(call.out[0], e)};
+    one.in = in, one.out = out;
+    run(c.format, one, true);
   }
 }
 
