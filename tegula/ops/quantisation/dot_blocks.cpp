@@ -9,7 +9,7 @@ namespace {
 bool is_quantised(const OpCall& c) { return c.in.size() == 3; }
 
 // x [m0, m1, .., k], w [n, row_bytes], of quantised rows d [m0, m1, .., k / 32] -> y [m0, .., n].
-// Of experts w is [e, n, row_bytes], and m0 is e.
+// Experts have a w each: [e, n, row_bytes], and m0 is e.
 Result<DimMap> dims(const OpCall& c) {
   if (c.in.size() != 2 && c.in.size() != 3)
     return invalid_argument(cat("dot_blocks: got ", c.in.size(), " operands"));

@@ -13,8 +13,8 @@ inline constexpr int64_t kBlockPanelRows = 256;  // of w that are dequantised at
 // The tensors of one expert, of all that are stacked along the first dim.
 TensorRef expert_of(const TensorRef& all, int64_t e);
 
-// A call of dot_blocks: rows of x and y, at any strides but the last. Of experts, a w each, the
-// first one's: all are laid out alike.
+// A call of dot_blocks: rows of x and y, at any strides but the last. Experts have a w each: then
+// it is the first one's call, and all are laid out alike.
 struct BlockDot {
   int64_t experts = 1;
   BlockFormat format;
