@@ -12,7 +12,7 @@ import sys
 KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/order.h", "tegula/kernels/registry.h",
                       "tegula/kernels/target.h")
 TRAINING_AND_SERVING = {
-    "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "runtime", "io", "text", "models"}
+    "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "comm", "runtime", "io", "text", "models"}
 
 # What each folder may include, besides itself.
 ALLOWED = {
@@ -27,7 +27,8 @@ ALLOWED = {
     "cost": {"base", "ir", "tile", "kernels", "ops"},
     "passes": {"base", "ir", "tile", "kernels", "ops", "cost"},
     "plan": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes"},
-    "runtime": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan"},
+    "comm": {"base"},
+    "runtime": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "comm"},
     "planner": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "models"},
     "train": TRAINING_AND_SERVING,
     "serve": TRAINING_AND_SERVING,

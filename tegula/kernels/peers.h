@@ -1,5 +1,6 @@
-// Peers: what the kernels of collectives reach of the other ranks. Ranks are threads that see one
-// another's memory (runtime/rank_group.h), so a meeting is all that they need.
+// Peers: what the kernels of collectives reach of the other ranks. Ranks see one another's memory,
+// whether they are threads of one process or of several (runtime/rank_group.h), so a meeting is all
+// that they need.
 #pragma once
 
 #include <span>
@@ -21,6 +22,10 @@ class Errand;
 class Peers {
  public:
   virtual ~Peers() = default;
+  // The collective that this rank begins: a step of a plan. Those it then meets must do the same,
+  // and whoever watches the rank can say what it was doing.
+  virtual void begin(std::string_view op, std::string_view axis, std::string_view plan,
+                     size_t step) = 0;
   // Waits for every rank of the group along the axis; then what they all show, in the axis's order,
   // and where this rank stands among them. Empty: a rank failed, and nothing may be touched.
   struct Met {

@@ -2,6 +2,7 @@
 // tensors, the work itself is done after any step up to the one that ends it.
 
 #include "tegula/base/algorithm.h"
+#include "tegula/ir/opdef.h"
 #include "tegula/kernels/peers.h"
 #include "tegula/runtime/session.h"
 
@@ -11,6 +12,8 @@ void Session::launch_among_peers(size_t i) {
   const Step& step = plan_->steps[i];
   BoundStep& b = bound_[i];
   const bool is_in_background = step.starts >= 0 || step.ends >= 0;
+  if (step.op->collective && step.ends < 0 && !b.is_empty)
+    rank_->peers->begin(step.op->name, step.attrs.str("axis"), plan_->name, i);
   if (!is_in_background) {
     launch(i, rank_->peers);
   } else if (b.is_empty) {

@@ -12,6 +12,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/container.h"
 #include "tegula/base/round.h"
+#include "tegula/comm/segment.h"
 #include "tegula/io/file.h"
 #include "tegula/kernels/device.h"
 #include "tegula/kernels/target.h"
@@ -55,6 +56,8 @@ Region::~Region() {
   if (!data_) return;
   if (device_)
     device_->release(data_);
+  else if (area_)
+    area_->give_back(data_, bytes_);
   else
     munmap(static_cast<uint8_t*>(data_) - guard_bytes_,
            static_cast<size_t>(round_up(bytes_, kPage) + 2 * guard_bytes_));
@@ -64,6 +67,7 @@ Region::~Region() {
 Region::Region(Region&& other) noexcept
     : account_(std::exchange(other.account_, nullptr)),
       device_(std::exchange(other.device_, nullptr)),
+      area_(std::exchange(other.area_, nullptr)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       guard_bytes_(std::exchange(other.guard_bytes_, 0)) {}
@@ -71,6 +75,7 @@ Region::Region(Region&& other) noexcept
 Region& Region::operator=(Region&& other) noexcept {
   std::swap(account_, other.account_);
   std::swap(device_, other.device_);
+  std::swap(area_, other.area_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(guard_bytes_, other.guard_bytes_);
@@ -89,7 +94,12 @@ Result<Region> Region::allocate(MemoryAccount& account, int64_t bytes, int64_t g
   r.account_ = &account;
   if (bytes == 0) return r;
   const int64_t machine = machine_memory();
-  void* p = bytes > machine ? MAP_FAILED : map_pages(bytes, guard_bytes);
+  void* p = MAP_FAILED;
+  if (Area* area = account.area(); area && bytes <= machine) {
+    if (void* taken = area->take(bytes)) p = taken, r.area_ = area, guard_bytes = 0;
+  } else if (bytes <= machine) {
+    p = map_pages(bytes, guard_bytes);
+  }
   if (p == MAP_FAILED)
     return out_of_memory(cat("cannot allocate ", bytes, " bytes; the machine has ", machine,
                              ": use a smaller batch, sequence or model, or --memory"));

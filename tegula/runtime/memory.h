@@ -16,6 +16,7 @@
 
 namespace tegula {
 
+class Area;    // comm/segment.h
 class Device;  // kernels/device.h
 
 // Σ bytes of the live Regions of one owner, and the largest it has been since reset_peak().
@@ -30,9 +31,14 @@ class MemoryAccount {
   void reset_peak() { peak_ = live_.load(); }
   void take(int64_t bytes);
   void give_back(int64_t bytes) { live_.add(-bytes); }
+  // From here on the pages of its Regions on the host come from there, where other processes can
+  // read them; null: nobody else's.
+  void take_from(Area* area) { area_ = area; }
+  Area* area() const { return area_; }
 
  private:
   Counter live_, peak_;
+  Area* area_ = nullptr;
 };
 
 class Region {
@@ -67,6 +73,7 @@ class Region {
   static Result<Region> allocate(MemoryAccount& account, int64_t bytes, int64_t guard_bytes);
   MemoryAccount* account_ = nullptr;
   Device* device_ = nullptr;
+  Area* area_ = nullptr;
   void* data_ = nullptr;
   int64_t bytes_ = 0;
   int64_t guard_bytes_ = 0;  // before the first page, and behind the last one

@@ -1,218 +1,280 @@
 #include "tegula/runtime/rank_group.h"
 
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <thread>
+
+#include "tegula/base/round.h"
+#include "tegula/ir/hash.h"
+#include "tegula/runtime/rank.h"
 
 namespace tegula {
 
-struct RankGroup::Waiting {
-  std::mutex mutex;
-  std::condition_variable changed;
+namespace {
+constexpr int64_t kLine = 64;
+// Collectives in the background that a group's ranks may have, over all their plans.
+constexpr int64_t kMostErrands = 1 << 12;
+
+uint64_t mix_shape(uint64_t h, const TensorRef& t) {
+  h = mix(h, static_cast<uint64_t>(t.dtype));
+  for (int d = 0; d < t.rank; ++d) h = mix(h, static_cast<uint64_t>(t.shape[d]));
+  return h;
+}
+}  // namespace
+
+// What a rank shows the others of a group; its tensors' addresses are offsets in the segment.
+struct RankGroup::Slot {
+  TensorRef in, out;
+  uint64_t hash = 0;  // of the call
+
+  static int64_t bytes_of(size_t n) { return static_cast<int64_t>(n * sizeof(Slot)); }
 };
 
-// One group: everybody comes, then everybody goes on.
+// Errands by number. Each rank posts once a round and takes once a round, in any order; it posts
+// again only when all have taken, so counts of all rounds say enough. Slots follow.
+struct RankGroup::Board {
+  Tally posted, taken;
+  static int64_t bytes_of(size_t n) {
+    return round_up(static_cast<int64_t>(sizeof(Board)) + Slot::bytes_of(n), kLine);
+  }
+  Slot* slots() { return reinterpret_cast<Slot*>(this + 1); }
+};
+
+// One group of an axis: [ gate | slots | boards ] in the segment's flows.
 struct RankGroup::Meeting {
-  std::vector<Shown> all;
-  size_t n_there = 0;
-  uint64_t round = 0;
-  // Errands by number. Each rank posts once a round and takes once a round, in any order; it posts
-  // again only when all have taken, so counts of all rounds say enough.
-  struct Board {
-    std::vector<Shown> all;
-    uint64_t n_posted = 0, n_taken = 0;
-  };
-  std::vector<std::unique_ptr<Board>> boards;
-};
+  std::vector<int64_t> ranks;
+  Gate* gate = nullptr;
+  Slot* slots = nullptr;
+  uint8_t* boards = nullptr;
 
-// One rank's side of a board.
-struct RankGroup::Posted final : Errand {
-  RankGroup* group = nullptr;
-  Meeting::Board* board = nullptr;
-  size_t index = 0;
-  Counter* sent = nullptr;
-  uint64_t round = 0;  // how often this rank has posted
-
-  uint64_t all_of_round() const { return round * board->all.size(); }
-  bool wait_for(const uint64_t& count) {
-    std::unique_lock lock(group->waiting_->mutex);
-    group->waiting_->changed.wait(lock, [&] { return count >= all_of_round() || group->failed_; });
-    return count >= all_of_round() && !group->failed_;
+  static int64_t slots_at() { return round_up(static_cast<int64_t>(sizeof(Gate)), kLine); }
+  static int64_t boards_at(size_t n) { return slots_at() + round_up(Slot::bytes_of(n), kLine); }
+  static int64_t bytes_of(size_t n) { return boards_at(n) + kMostErrands * Board::bytes_of(n); }
+  size_t size() const { return ranks.size(); }
+  Board& board(int number) const {
+    TEGULA_CHECK(number < kMostErrands, "errand ", number, " of at most ", kMostErrands);
+    return *reinterpret_cast<Board*>(boards + number * Board::bytes_of(size()));
   }
-  void note(uint64_t& count) {
-    const std::lock_guard lock(group->waiting_->mutex);
-    if (++count == all_of_round()) group->waiting_->changed.notify_all();
-  }
-
-  void post(const TensorRef& in, const TensorRef& out) override {
-    board->all[index] = {in, out, sent};
-    ++round;
-    note(board->n_posted);
-  }
-  bool is_ready() const override {
-    const std::lock_guard lock(group->waiting_->mutex);
-    return board->n_posted >= all_of_round() && !group->failed_;
-  }
-  Met meet(std::string_view, const TensorRef&, const TensorRef&) override {
-    if (!wait_for(board->n_posted)) return {};
-    return {board->all, index};
-  }
-  bool meet(std::string_view) override {
-    note(board->n_taken);
-    return true;
-  }
-  bool end() override { return wait_for(board->n_taken); }
-  bool has_failed() const override {
-    const std::lock_guard lock(group->waiting_->mutex);
-    return group->failed_;
-  }
-  Errand& errand(std::string_view, int) override { return *this; }
 };
 
 struct RankGroup::Member final : Peers {
   struct Place {
-    Meeting* meeting = nullptr;
+    const Meeting* meeting = nullptr;
     size_t index = 0;
+    std::vector<Shown> seen;
   };
-  RankGroup* group = nullptr;
+  Segment* segment = nullptr;
+  const Mesh* mesh = nullptr;
+  int64_t rank = 0;
+  Waiter waiter;
+  uint64_t call = 0;          // hash of the op that was begun last
   std::vector<Place> places;  // per axis
-  std::map<std::pair<Meeting*, int>, std::unique_ptr<Posted>> errands;
-  Counter sent;
+  std::map<std::pair<const Meeting*, int>, std::unique_ptr<Posted>> errands;
 
-  Place place(std::string_view axis) const {
-    const int a = group->mesh_.find(axis);
-    TEGULA_CHECK(a >= 0, "the mesh ", to_text(group->mesh_), " has no axis ", axis);
+  Place& place(std::string_view axis) {
+    const int a = mesh->find(axis);
+    TEGULA_CHECK(a >= 0, "the mesh ", to_text(*mesh), " has no axis ", axis);
     return places[static_cast<size_t>(a)];
   }
 
-  bool wait(Meeting& m) {
-    std::unique_lock lock(group->waiting_->mutex);
-    if (group->failed_) return false;
-    const uint64_t round = m.round;
-    if (++m.n_there == m.all.size()) {
-      m.n_there = 0, ++m.round;
-      group->waiting_->changed.notify_all();
-      return true;
+  TensorRef as_shown(TensorRef t) const {
+    TEGULA_CHECK(segment->can_show(t.data), "rank ", rank,
+                 " shows memory that others cannot see: ", waiter.state->call);
+    t.data = reinterpret_cast<void*>(segment->offset_of(t.data));
+    return t;
+  }
+  void show(Slot& slot, const TensorRef& in, const TensorRef& out) const {
+    slot.in = as_shown(in), slot.out = as_shown(out);
+    slot.hash = mix_shape(mix_shape(call, in), out);
+  }
+  TensorRef reached(TensorRef t) const {
+    t.data = segment->at(reinterpret_cast<uintptr_t>(t.data));
+    return t;
+  }
+  // What all have shown. Empty: one of them is at another call, which fails the run.
+  Met read(const Slot* slots, const Meeting& m, size_t index, std::vector<Shown>& seen) const {
+    for (size_t i = 0; i < seen.size(); ++i) {
+      if (slots[i].hash != slots[index].hash) {
+        segment->fail(rank, internal_error(differing(m.ranks[i], slots[i], slots[index])));
+        return {};
+      }
+      seen[i] = {reached(slots[i].in), reached(slots[i].out),
+                 &segment->state(m.ranks[i]).sent_bytes};
     }
-    group->waiting_->changed.wait(lock, [&] { return m.round != round || group->failed_; });
-    return m.round != round;
+    return {seen, index};
+  }
+  std::string differing(int64_t other, const Slot& its, const Slot& mine) const {
+    const auto said = [&](int64_t r, const Slot& s) {
+      const RankState& state = segment->state(r);
+      return cat("rank ", r, " is at call ", state.calls, ", ", state.call, ", of ", s.in.numel(),
+                 " ", dtype_name(s.in.dtype));
+    };
+    return cat("ranks of ", to_text(*mesh), " do not do the same: ", said(rank, mine), "; ",
+               said(other, its), ": run one build with one configuration");
   }
 
+  void begin(std::string_view op, std::string_view axis, std::string_view plan,
+             size_t step) override {
+    call = mix(hash_of(op), hash_of(axis));
+    segment->note_call(rank, op, axis, plan, step);
+  }
   Met meet(std::string_view axis, const TensorRef& in, const TensorRef& out) override {
-    const Place p = place(axis);
-    p.meeting->all[p.index] = {in, out, &sent};
-    if (!wait(*p.meeting)) return {};
-    return {p.meeting->all, p.index};
+    Place& p = place(axis);
+    show(p.meeting->slots[p.index], in, out);
+    if (!meet(axis)) return {};
+    return read(p.meeting->slots, *p.meeting, p.index, p.seen);
   }
-  bool meet(std::string_view axis) override { return wait(*place(axis).meeting); }
-  bool has_failed() const override {
-    const std::lock_guard lock(group->waiting_->mutex);
-    return group->failed_;
+  bool meet(std::string_view axis) override {
+    const Meeting& m = *place(axis).meeting;
+    return m.gate->pass(static_cast<uint32_t>(m.size()), waiter);
   }
-  Errand& errand(std::string_view axis, int number) override {
-    const std::lock_guard lock(group->waiting_->mutex);
-    const Place p = place(axis);
-    std::unique_ptr<Posted>& errand = errands[{p.meeting, number}];
-    if (errand) return *errand;
-    auto& boards = p.meeting->boards;
-    const auto at = static_cast<size_t>(number);
-    if (boards.size() <= at) boards.resize(at + 1);
-    if (!boards[at]) {
-      boards[at] = std::make_unique<Meeting::Board>();
-      boards[at]->all.resize(p.meeting->all.size());
-    }
-    errand = std::make_unique<Posted>();
-    errand->group = group, errand->board = boards[at].get();
-    errand->index = p.index, errand->sent = &sent;
-    return *errand;
-  }
+  bool has_failed() const override { return tegula::has_failed(waiter); }
+  Errand& errand(std::string_view axis, int number) override;
 };
 
-RankGroup::RankGroup(Mesh mesh) : mesh_(std::move(mesh)), waiting_(std::make_unique<Waiting>()) {
-  std::map<std::pair<size_t, int64_t>, Meeting*> of_group;  // by axis and first rank
+// One rank's side of a board.
+struct RankGroup::Posted final : Errand {
+  Member* member = nullptr;
+  const Meeting* meeting = nullptr;
+  Board* board = nullptr;
+  size_t index = 0;
+  std::vector<Shown> seen;
+  uint64_t round = 0;  // how often this rank has posted
+
+  uint64_t all_of_round() const { return round * seen.size(); }
+  void begin(std::string_view, std::string_view, std::string_view, size_t) override {}
+  void post(const TensorRef& in, const TensorRef& out) override {
+    member->show(board->slots()[index], in, out);
+    ++round;
+    board->posted.add_one(seen.size());
+  }
+  bool is_ready() const override { return board->posted.load() >= all_of_round() && !has_failed(); }
+  Met meet(std::string_view, const TensorRef&, const TensorRef&) override {
+    if (!board->posted.wait_for(all_of_round(), member->waiter)) return {};
+    return member->read(board->slots(), *meeting, index, seen);
+  }
+  bool meet(std::string_view) override {
+    board->taken.add_one(seen.size());
+    return true;
+  }
+  bool end() override { return board->taken.wait_for(all_of_round(), member->waiter); }
+  bool has_failed() const override { return member->has_failed(); }
+  Errand& errand(std::string_view, int) override { return *this; }
+};
+
+Errand& RankGroup::Member::errand(std::string_view axis, int number) {
+  const Place& p = place(axis);
+  std::unique_ptr<Posted>& errand = errands[{p.meeting, number}];
+  if (errand) return *errand;
+  errand = std::make_unique<Posted>();
+  errand->member = this, errand->meeting = p.meeting, errand->board = &p.meeting->board(number);
+  errand->index = p.index, errand->seen.resize(p.meeting->size());
+  return *errand;
+}
+
+int64_t RankGroup::flow_bytes(const Mesh& mesh) {
+  int64_t bytes = 0;
+  for (const MeshAxis& a : mesh.axes)
+    bytes += mesh.n_ranks() / a.size * Meeting::bytes_of(static_cast<size_t>(a.size));
+  return bytes;
+}
+
+RankGroup::RankGroup(Mesh mesh)
+    : mesh_(std::move(mesh)),
+      threads_(Segment::of_threads(mesh_.n_ranks(), flow_bytes(mesh_))),
+      segment_(threads_.get()) {
+  make_members();
+}
+
+RankGroup::RankGroup(Mesh mesh, Segment& segment) : mesh_(std::move(mesh)), segment_(&segment) {
+  TEGULA_CHECK(segment.n_ranks() == mesh_.n_ranks() && segment.flow_bytes() >= flow_bytes(mesh_),
+               "a segment of ", segment.n_ranks(), " ranks for ", to_text(mesh_));
+  make_members();
+}
+
+// Groups in the order of their first ranks, so that all processes lay them out alike.
+void RankGroup::make_members() {
+  std::map<std::pair<size_t, int64_t>, const Meeting*> of_group;  // by axis and first rank
+  uint8_t* at = segment_->flows();
   for (int64_t r = 0; r < mesh_.n_ranks(); ++r) {
     auto member = std::make_unique<Member>();
-    member->group = this;
+    member->segment = segment_, member->mesh = &mesh_, member->rank = r;
+    member->waiter = segment_->waiter(r);
     for (size_t a = 0; a < mesh_.axes.size(); ++a) {
-      const auto ranks = mesh_.group(r, a);
-      Meeting*& meeting = of_group[{a, ranks[0]}];
+      auto ranks = mesh_.group(r, a);
+      const size_t n = ranks.size();
+      const Meeting*& meeting = of_group[{a, ranks[0]}];
       if (!meeting) {
-        meeting = meetings_.emplace_back(std::make_unique<Meeting>()).get();
-        meeting->all.resize(ranks.size());
+        Meeting& m = *meetings_.emplace_back(std::make_unique<Meeting>());
+        m.ranks = std::move(ranks);
+        m.gate = reinterpret_cast<Gate*>(at);
+        m.slots = reinterpret_cast<Slot*>(at + Meeting::slots_at());
+        m.boards = at + Meeting::boards_at(n);
+        at += Meeting::bytes_of(n);
+        meeting = &m;
       }
-      member->places.push_back({meeting, static_cast<size_t>(mesh_.at(r)[a])});
+      member->places.push_back(
+          {meeting, static_cast<size_t>(mesh_.at(r)[a]), std::vector<Shown>(n)});
     }
-    members_.push_back(std::move(member));
+    if (segment_->is_own(r)) members_.push_back(std::move(member));
   }
 }
 RankGroup::~RankGroup() = default;
 
-Peers& RankGroup::peers(int64_t rank) { return *members_[static_cast<size_t>(rank)]; }
+Peers& RankGroup::peers(int64_t rank) {
+  return *members_[static_cast<size_t>(rank - first_rank())];
+}
 
-int64_t RankGroup::sent_bytes(int64_t rank) const {
-  return members_[static_cast<size_t>(rank)]->sent;
+void RankGroup::join(Rank& rank, int64_t number) {
+  rank.peers = &peers(number);
+  rank.memory.take_from(segment_->area(number));
 }
 
 Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {
-  const TensorRef mine = contiguous_ref(&number, {DType::kI64, {}});
+  Member& own = *members_[static_cast<size_t>(rank - first_rank())];
   Status differs;
   for (size_t a = 0; a < mesh_.axes.size() && differs.ok(); ++a) {
     const std::string& axis = mesh_.axes[a].name;
-    const Peers::Met met = peers(rank).meet(axis, mine, {});
-    for (size_t i = 0; i < met.all.size() && differs.ok(); ++i) {
-      uint64_t other = 0;
-      std::memcpy(&other, met.all[i].in.data, sizeof other);
-      if (other != number)
-        differs = internal_error(cat("ranks ", rank, " and ", mesh_.group(rank, a)[i], " of ",
-                                     to_text(mesh_), " have other ", what, " (hashes ", number,
-                                     " and ", other, "): run one build with one configuration"));
-    }
+    const Meeting& m = *own.places[a].meeting;
+    m.slots[own.places[a].index].hash = number;
+    if (!own.meet(axis)) return io_error("another rank failed");
+    for (size_t i = 0; i < m.size() && differs.ok(); ++i)
+      if (const uint64_t other = m.slots[i].hash; other != number)
+        differs = internal_error(cat("ranks ", rank, " and ", m.ranks[i], " of ", to_text(mesh_),
+                                     " have other ", what, " (hashes ", number, " and ", other,
+                                     "): run one build with one configuration"));
     // Nobody's number goes before all have read it.
-    if (met.all.empty() || !peers(rank).meet(axis)) return io_error("another rank failed");
+    if (!own.meet(axis)) return io_error("another rank failed");
   }
   return differs;
 }
 
 Status RankGroup::run_all(Status (*fn)(void*, int64_t), void* context) {
-  std::vector<Status> status(static_cast<size_t>(mesh_.n_ranks()));
   std::vector<std::thread> threads;
   begin();
   const auto run_one = [&](int64_t r) {
-    status[static_cast<size_t>(r)] = ended(r, fn(context, r));
+    const Status st = fn(context, r);
+    if (!st.ok()) segment_->fail(r, st.error());
   };
-  for (int64_t r = 1; r < mesh_.n_ranks(); ++r) threads.emplace_back(run_one, r);
-  run_one(0);
+  const int64_t first = first_rank();
+  for (int64_t r = first + 1; r < first + n_own(); ++r) threads.emplace_back(run_one, r);
+  run_one(first);
   for (std::thread& t : threads) t.join();
-  return first_cause(status);
+  auto failed = segment_->failure();
+  if (!failed) return {};
+  if (failed->rank >= 0)
+    failed->error.message = cat("rank ", failed->rank, ": ", failed->error.message);
+  return std::move(failed->error);
 }
 
+// Threads of one process begin anew after a failure; processes end.
 void RankGroup::begin() {
-  failed_ = false, failed_first_ = -1;
-  for (const auto& m : meetings_) {
-    m->n_there = 0;
-    for (const auto& b : m->boards)
-      if (b) b->n_posted = b->n_taken = 0;
-  }
+  if (!threads_) return;
+  segment_->reset();
+  for (const auto& m : meetings_) m->gate->n_there = 0;
   for (const auto& m : members_)
-    for (const auto& [key, errand] : m->errands) errand->round = 0;
-}
-
-Status RankGroup::ended(int64_t rank, Status status) {
-  if (status.ok()) return status;
-  const std::lock_guard lock(waiting_->mutex);
-  if (!failed_) failed_first_ = rank;
-  failed_ = true;
-  waiting_->changed.notify_all();
-  return status;
-}
-
-Status RankGroup::first_cause(std::vector<Status>& status) const {
-  if (failed_first_ < 0) return {};
-  Error e = std::move(status[static_cast<size_t>(failed_first_)]).error();
-  e.message = cat("rank ", failed_first_, ": ", e.message);
-  return e;
+    for (const auto& [key, errand] : m->errands)
+      errand->round = 0, errand->board->posted.count = errand->board->taken.count = 0;
 }
 
 }  // namespace tegula

@@ -1,0 +1,79 @@
+#include "tegula/comm/gate.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <ctime>
+
+namespace tegula {
+
+namespace {
+constexpr long kLook_ns = 50'000'000;
+
+// Until the word has another value or somebody wakes it, or it is time to look: that is a beat.
+void sleep_while(const uint32_t* word, uint32_t value, RankState* state) {
+  const timespec most{0, kLook_ns};
+  const bool is_late =
+      ::syscall(SYS_futex, word, FUTEX_WAIT, value, &most, nullptr, 0) != 0 && errno == ETIMEDOUT;
+  if (is_late && state) __atomic_add_fetch(&state->beats, 1, __ATOMIC_RELAXED);
+}
+
+void wake_all(const uint32_t* word) {
+  ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Seen as waiting while this lives.
+struct Seen {
+  RankState* state;
+  explicit Seen(RankState* s) : state(s) {
+    if (!state) return;
+    __atomic_store_n(&state->beats, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&state->is_waiting, 1, __ATOMIC_RELEASE);
+  }
+  Seen(const Seen&) = delete;
+  ~Seen() {
+    if (state) __atomic_store_n(&state->is_waiting, 0, __ATOMIC_RELEASE);
+  }
+};
+}  // namespace
+
+bool has_failed(const Waiter& w) { return __atomic_load_n(w.failed, __ATOMIC_ACQUIRE) != 0; }
+
+bool Gate::pass(uint32_t n, const Waiter& who) {
+  if (has_failed(who)) return false;
+  const uint32_t before = __atomic_load_n(&round, __ATOMIC_ACQUIRE);
+  if (__atomic_add_fetch(&n_there, 1, __ATOMIC_ACQ_REL) == n) {
+    __atomic_store_n(&n_there, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&round, before + 1, __ATOMIC_RELEASE);
+    wake_all(&round);
+    return true;
+  }
+  const Seen seen(who.state);
+  while (__atomic_load_n(&round, __ATOMIC_ACQUIRE) == before) {
+    if (has_failed(who)) return false;
+    sleep_while(&round, before, who.state);
+  }
+  return true;
+}
+
+uint64_t Tally::load() const { return __atomic_load_n(&count, __ATOMIC_ACQUIRE); }
+
+void Tally::add_one(uint64_t n) {
+  if (__atomic_add_fetch(&count, 1, __ATOMIC_ACQ_REL) % n == 0)
+    wake_all(reinterpret_cast<const uint32_t*>(&count));  // its lower half comes first
+}
+
+bool Tally::wait_for(uint64_t at_least, const Waiter& who) const {
+  if (load() >= at_least) return !has_failed(who);
+  const Seen seen(who.state);
+  for (uint64_t now = load(); now < at_least; now = load()) {
+    if (has_failed(who)) return false;
+    sleep_while(reinterpret_cast<const uint32_t*>(&count), static_cast<uint32_t>(now), who.state);
+  }
+  return !has_failed(who);
+}
+
+}  // namespace tegula

@@ -1,0 +1,47 @@
+// Gate and Tally: where ranks wait for one another, be they threads of one process or of several.
+//
+// Both are words in memory that all of them see. They begin as zeros and hold no pointer, so that
+// each process may have that memory at another address. Who waits sleeps on a futex; 20 times a
+// second it looks whether somebody has failed, so that nobody waits for one that was killed.
+#pragma once
+
+#include <cstdint>
+
+#include "tegula/base/counter.h"
+
+namespace tegula {
+
+// What a rank does, for whoever watches it.
+struct RankState {
+  Counter sent_bytes;       // taken from it by others
+  uint64_t calls = 0;       // of collectives that it has begun
+  uint32_t is_waiting = 0;  // for other ranks
+  uint32_t beats = 0;       // how often it has looked in this wait, in vain
+  char call[160] = {};      // "all_reduce over dp (step 12 of train_step)"
+};
+
+// Somebody who waits: until `failed` is set, and seen in `state` (null: by nobody).
+struct Waiter {
+  const uint32_t* failed = nullptr;
+  RankState* state = nullptr;
+};
+bool has_failed(const Waiter& w);
+
+// All n come, then all go on.
+struct Gate {
+  uint32_t n_there = 0, round = 0;
+  // False: somebody failed.
+  bool pass(uint32_t n, const Waiter& who);
+};
+
+// A count that only grows.
+struct Tally {
+  uint64_t count = 0;
+  uint64_t load() const;
+  // Those that wait are woken where it becomes a multiple of n.
+  void add_one(uint64_t n);
+  // False: somebody failed.
+  bool wait_for(uint64_t at_least, const Waiter& who) const;
+};
+
+}  // namespace tegula

@@ -1,0 +1,249 @@
+#include "tegula/comm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "tegula/base/algorithm.h"
+#include "tegula/base/container.h"
+#include "tegula/base/round.h"
+
+namespace tegula {
+
+namespace {
+constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
+constexpr uint64_t kMagic = 0x31746e656d676573;  // changes with the layout
+}  // namespace
+
+struct Segment::Page {
+  uint64_t magic = 0;
+  Size size;
+  uint32_t failed = 0;  // whom all look at that wait
+  uint32_t is_failure_taken = 0, is_failure_written = 0;
+  int32_t code = 0;
+  int64_t failed_rank = -1;
+  uint64_t n_text = 0;
+  int64_t saved_step_plus_one = 0;
+  Gate exchange;
+  char text[16 << 10];
+};
+
+// What a process says; a long text goes in pieces.
+struct Segment::Mailbox {
+  uint64_t n_left = 0;  // of the text, with this piece
+  char piece[(32 << 10) - sizeof(uint64_t)];
+};
+
+void* Area::take(int64_t bytes) {
+  const int64_t size = round_up(std::max<int64_t>(bytes, 1), kPage);
+  const int64_t from = round_up(at_ + kPage, bytes >= kHugePage ? kHugePage : kPage);
+  if (size > end_ - kPage || from > end_ - kPage - size) return nullptr;
+  if (::mprotect(file_ + from, static_cast<size_t>(size), PROT_READ | PROT_WRITE) != 0)
+    return nullptr;
+  if (bytes >= kHugePage) ::madvise(file_ + from, static_cast<size_t>(size), MADV_HUGEPAGE);
+  at_ = from + size;
+  return file_ + from;
+}
+
+void Area::give_back(void* data, int64_t bytes) {
+  const int64_t from = static_cast<uint8_t*>(data) - file_, size = round_up(bytes, kPage);
+  ::mprotect(data, static_cast<size_t>(size), PROT_NONE);
+  // The file has no other hold on these pages; taken again, they are zeros.
+  ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, size);
+  if (from + size == at_) at_ = from;
+}
+
+Segment::Size Segment::layout(Size size) {
+  // Half of what a process may address, whatever the machine has.
+  constexpr int64_t kMostAddresses = int64_t{1} << 46;
+  size.area_bytes = round_up(std::min(size.area_bytes, kMostAddresses / size.n_ranks), kHugePage);
+  return size;
+}
+
+Status Segment::map(bool with_areas) {
+  states_at_ = round_up(static_cast<int64_t>(sizeof(Page)), kPage) +
+               size_.n_processes * static_cast<int64_t>(sizeof(Mailbox));
+  flows_at_ = round_up(states_at_ + size_.n_ranks * static_cast<int64_t>(sizeof(RankState)), kPage);
+  areas_at_ = round_up(flows_at_ + size_.flow_bytes, kHugePage);
+  mapped_bytes_ = areas_at_ + (with_areas ? size_.n_ranks * size_.area_bytes : 0);
+  const int flags = fd_ < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* p = ::mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
+                   flags | MAP_NORESERVE, fd_, 0);
+  if (p == MAP_FAILED)
+    return out_of_memory(cat("cannot map ", mapped_bytes_, " bytes of addresses for ",
+                             size_.n_ranks, " ranks (", std::strerror(errno),
+                             "): raise the limit (ulimit -v unlimited), or leave out --processes"));
+  base_ = static_cast<uint8_t*>(p);
+  if (!with_areas) return {};
+  ::mprotect(base_ + areas_at_, static_cast<size_t>(mapped_bytes_ - areas_at_), PROT_READ);
+  const int64_t begin = areas_at_ + first_rank() * size_.area_bytes;
+  ::mprotect(base_ + begin, static_cast<size_t>(n_own() * size_.area_bytes), PROT_NONE);
+  for (int64_t r = 0; r < n_own(); ++r) {
+    Area& a = areas_.emplace_back();
+    a.fd_ = fd_, a.file_ = base_;
+    a.begin_ = a.at_ = begin + r * size_.area_bytes, a.end_ = a.begin_ + size_.area_bytes;
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Segment>> Segment::create(const Size& size) {
+  std::unique_ptr<Segment> s(new Segment);
+  s->size_ = layout(size);
+  s->process_ = -1;
+  s->fd_ = ::memfd_create("tegula", MFD_CLOEXEC);
+  const auto failed = [&](std::string_view what) {
+    return out_of_memory(cat("cannot ", what, " memory for ", size.n_ranks, " ranks in ",
+                             size.n_processes, " processes: ", std::strerror(errno),
+                             " (limits: ulimit -n, ulimit -f)"));
+  };
+  if (s->fd_ < 0) return failed("make");
+  TEGULA_TRY(s->map(false));
+  if (::ftruncate(s->fd_, s->areas_at_ + s->size_.n_ranks * s->size_.area_bytes) != 0)
+    return failed("size");
+  s->page().size = s->size_;
+  s->page().magic = kMagic;
+  return s;
+}
+
+Result<std::unique_ptr<Segment>> Segment::attach(int fd, int64_t process) {
+  std::unique_ptr<Segment> s(new Segment);
+  s->fd_ = fd, s->process_ = process;
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  struct {
+    uint64_t magic = 0;
+    Size size;
+  } head;
+  const bool is_read = ::pread(fd, &head, sizeof head, 0) == static_cast<ssize_t>(sizeof head);
+  if (!is_read || head.magic != kMagic || process < 0 || process >= head.size.n_processes)
+    return internal_error("the launcher of this process is another build of tegula: start it anew");
+  s->size_ = head.size;
+  TEGULA_TRY(s->map(true));
+  return s;
+}
+
+std::unique_ptr<Segment> Segment::of_threads(int64_t n_ranks, int64_t flow_bytes) {
+  std::unique_ptr<Segment> s(new Segment);
+  s->size_ = {n_ranks, 1, flow_bytes, 0};
+  const Status mapped = s->map(false);
+  TEGULA_CHECK(mapped.ok(), mapped.ok() ? "" : mapped.error().message);
+  return s;
+}
+
+Segment::~Segment() {
+  if (base_) ::munmap(base_, static_cast<size_t>(mapped_bytes_));
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Segment::Page& Segment::page() const { return *reinterpret_cast<Page*>(base_); }
+
+Segment::Mailbox& Segment::mailbox(int64_t process) const {
+  return *(reinterpret_cast<Mailbox*>(base_ + round_up(static_cast<int64_t>(sizeof(Page)), kPage)) +
+           process);
+}
+
+RankState& Segment::state(int64_t rank) {
+  return *(reinterpret_cast<RankState*>(base_ + states_at_) + rank);
+}
+
+void Segment::note_call(int64_t rank, std::string_view op, std::string_view axis,
+                        std::string_view plan, size_t step) {
+  RankState& s = state(rank);
+  std::snprintf(s.call, sizeof s.call, "%.*s over %.*s (step %zu of %.*s)",
+                static_cast<int>(op.size()), op.data(), static_cast<int>(axis.size()), axis.data(),
+                step, static_cast<int>(plan.size()), plan.data());
+  __atomic_add_fetch(&s.calls, 1, __ATOMIC_RELEASE);
+}
+
+uint8_t* Segment::flows() { return base_ + flows_at_; }
+
+Area* Segment::area(int64_t rank) {
+  return areas_.empty() ? nullptr : &areas_[static_cast<size_t>(rank - first_rank())];
+}
+
+uint64_t Segment::offset_of(const void* p) const {
+  if (areas_.empty() || !p) return reinterpret_cast<uintptr_t>(p);
+  return static_cast<uint64_t>(static_cast<const uint8_t*>(p) - base_);
+}
+void* Segment::at(uint64_t offset) const {
+  return areas_.empty() || offset == 0 ? reinterpret_cast<void*>(offset) : base_ + offset;
+}
+bool Segment::can_show(const void* p) const {
+  if (areas_.empty() || !p) return true;
+  const int64_t at = static_cast<const uint8_t*>(p) - base_;
+  return at >= areas_.front().begin_ && at < areas_.back().end_;
+}
+
+void Segment::fail(int64_t rank, const Error& error) {
+  Page& p = page();
+  if (__atomic_exchange_n(&p.is_failure_taken, 1, __ATOMIC_ACQ_REL) == 0) {
+    p.failed_rank = rank, p.code = static_cast<int32_t>(error.code);
+    p.n_text = std::min(error.message.size(), sizeof p.text);
+    std::memcpy(p.text, error.message.data(), p.n_text);
+    __atomic_store_n(&p.is_failure_written, 1, __ATOMIC_RELEASE);
+  }
+  __atomic_store_n(&p.failed, 1, __ATOMIC_RELEASE);
+}
+
+std::optional<Segment::Failed> Segment::failure() const {
+  const Page& p = page();
+  if (__atomic_load_n(&p.is_failure_written, __ATOMIC_ACQUIRE) == 0) return std::nullopt;
+  return Failed{p.failed_rank, Error(static_cast<Code>(p.code), std::string(p.text, p.n_text))};
+}
+
+Waiter Segment::waiter(int64_t rank) { return {&page().failed, &state(rank)}; }
+
+void Segment::reset() {
+  Page& p = page();
+  p.failed = p.is_failure_taken = p.is_failure_written = 0;
+}
+
+Result<std::vector<std::string>> Segment::exchange(std::string_view mine) {
+  std::vector<std::string> all(static_cast<size_t>(size_.n_processes));
+  if (size_.n_processes == 1) {
+    all[0] = mine;
+    return all;
+  }
+  // All of its ranks are seen as waiting, though one thread stands for them.
+  const auto stand = [&](uint32_t is_waiting) {
+    for (int64_t r = first_rank() + 1; r < first_rank() + n_own(); ++r) {
+      __atomic_store_n(&state(r).beats, UINT32_MAX, __ATOMIC_RELAXED);
+      __atomic_store_n(&state(r).is_waiting, is_waiting, __ATOMIC_RELEASE);
+    }
+  };
+  const auto pass = [&] {
+    stand(1);
+    const bool ok =
+        page().exchange.pass(static_cast<uint32_t>(size_.n_processes), waiter(first_rank()));
+    stand(0);
+    return ok;
+  };
+  for (bool is_more = true; is_more;) {
+    Mailbox& own = mailbox(process_);
+    own.n_left = mine.size();
+    const size_t n = std::min(mine.size(), sizeof own.piece);
+    std::memcpy(own.piece, mine.data(), n);
+    mine.remove_prefix(n);
+    if (!pass()) return io_error("another process failed");
+    is_more = false;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Mailbox& m = mailbox(static_cast<int64_t>(i));
+      all[i].append(m.piece, std::min<size_t>(m.n_left, sizeof m.piece));
+      is_more |= m.n_left > sizeof m.piece;
+    }
+    if (!pass()) return io_error("another process failed");
+  }
+  return all;
+}
+
+void Segment::note_saved(int64_t step) {
+  __atomic_store_n(&page().saved_step_plus_one, step + 1, __ATOMIC_RELEASE);
+}
+int64_t Segment::saved_step() const {
+  return __atomic_load_n(&page().saved_step_plus_one, __ATOMIC_ACQUIRE) - 1;
+}
+
+}  // namespace tegula

@@ -1,0 +1,118 @@
+// Segment: the memory in which the ranks of a run meet, in one process or in several.
+//
+//   [ page of the run | texts | states of ranks | flows | area of rank 0 | area of rank 1 | … ]
+//
+// For processes it is one memory file without a name. Each maps all of it at an address of its own,
+// so what one shows another is an offset. A process writes the areas of its own ranks; those of
+// others it can only read; what nobody has taken of an area nobody may touch. It is as large as
+// could ever be needed, and takes only what is touched. For threads of one process (of_threads)
+// there are no areas, and an offset is a pointer.
+//
+// Errors: out_of_memory where it cannot be mapped (`ulimit -v`), internal for a file of another
+// build.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tegula/base/memory.h"
+#include "tegula/base/result.h"
+#include "tegula/comm/gate.h"
+
+namespace tegula {
+
+// Of one rank: memory that others can read. One thread at a time takes and gives back.
+class Area {
+ public:
+  // Zeros from a page's beginning on (of 2 MiB and more: a huge page's), with pages on both sides
+  // that nobody may touch. Null: there is no room.
+  void* take(int64_t bytes);
+  void give_back(void* data, int64_t bytes);
+
+ private:
+  friend class Segment;
+  int fd_ = -1;
+  uint8_t* file_ = nullptr;  // where the segment is mapped
+  int64_t begin_ = 0, end_ = 0, at_ = 0;
+};
+
+class Segment {
+ public:
+  struct Size {
+    int64_t n_ranks = 1, n_processes = 1;
+    int64_t flow_bytes = 0;  // for what ranks meet in
+    int64_t area_bytes = 0;  // of each rank
+  };
+  // The launcher's, which maps no area.
+  static Result<std::unique_ptr<Segment>> create(const Size& size);
+  // Of process number `process`, from the descriptor that it inherited. Its ranks are n_ranks /
+  // n_processes in a row.
+  static Result<std::unique_ptr<Segment>> attach(int fd, int64_t process);
+  static std::unique_ptr<Segment> of_threads(int64_t n_ranks, int64_t flow_bytes);
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  ~Segment();
+
+  int fd() const { return fd_; }
+  int64_t n_ranks() const { return size_.n_ranks; }
+  int64_t n_processes() const { return size_.n_processes; }
+  int64_t process() const { return process_; }
+  int64_t first_rank() const { return process_ * n_own(); }
+  int64_t n_own() const { return size_.n_ranks / size_.n_processes; }
+  bool is_own(int64_t rank) const { return rank / n_own() == process_; }
+
+  RankState& state(int64_t rank);
+  const RankState& state(int64_t rank) const { return const_cast<Segment*>(this)->state(rank); }
+  // What a rank begins now, for whoever watches.
+  void note_call(int64_t rank, std::string_view op, std::string_view axis, std::string_view plan,
+                 size_t step);
+  uint8_t* flows();
+  int64_t flow_bytes() const { return size_.flow_bytes; }
+  // Null: of threads.
+  Area* area(int64_t rank);
+
+  // An address of this process's own as an offset, and back. Null stays null.
+  uint64_t offset_of(const void* p) const;
+  void* at(uint64_t offset) const;
+  // Whether others see what lies there: the areas of this process's ranks do.
+  bool can_show(const void* p) const;
+
+  // The first failure of a run is kept; all that wait for somebody go on with an error. `rank` < 0:
+  // no rank's in particular.
+  void fail(int64_t rank, const Error& error);
+  struct Failed {
+    int64_t rank = -1;
+    Error error;
+  };
+  std::optional<Failed> failure() const;
+  Waiter waiter(int64_t rank);
+  // Nobody runs: forgets failures, and that anybody met.
+  void reset();
+
+  // What every process says, by process. All call it. Error: somebody failed.
+  Result<std::vector<std::string>> exchange(std::string_view mine);
+
+  // The last step that this run has saved, -1: none; for whoever starts it anew.
+  void note_saved(int64_t step);
+  int64_t saved_step() const;
+
+ private:
+  struct Page;
+  struct Mailbox;
+  Segment() = default;
+  static Size layout(Size size);
+  Page& page() const;
+  Mailbox& mailbox(int64_t process) const;
+  Status map(bool with_areas);
+
+  int fd_ = -1;
+  Size size_;
+  int64_t process_ = 0;
+  uint8_t* base_ = nullptr;
+  int64_t mapped_bytes_ = 0, states_at_ = 0, flows_at_ = 0, areas_at_ = 0;
+  std::vector<Area> areas_;  // of own ranks
+};
+
+}  // namespace tegula
