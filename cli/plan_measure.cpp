@@ -40,7 +40,7 @@ class StepRun {
       TEGULA_TRY(bind_inputs(*sessions_.back()));
     }
     for (const auto& [name, entry] : store_) (void)set_value(work_, name, entry.ref);
-    init_loss_scale(store_, config_.loss_scale);
+    TEGULA_TRY(init_loss_scale(store_, config_.loss_scale));
     return {};
   }
 

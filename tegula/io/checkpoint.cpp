@@ -254,11 +254,30 @@ Status CheckpointWriter::make_temporary(const FileLock& lock) {
   return {};
 }
 
-Result<OutputFile> CheckpointWriter::create(std::string_view name) {
+Status CheckpointWriter::check_new(std::string_view name) const {
   TEGULA_CHECK(!temporary_.empty(), "a file is added after publish()");
   for (const Entry& e : entries_)
     if (e.name == name) return invalid_argument(cat("the checkpoint has '", name, "' already"));
-  if (!is_for_resume_only(name)) TEGULA_TRY(check_root_name(dir_, name));
+  return is_for_resume_only(name) ? Status() : check_root_name(dir_, name);
+}
+
+Result<CheckpointWriter::Shared> CheckpointWriter::share(std::string_view name,
+                                                         const SharedSafetensors& file) {
+  TEGULA_TRY(check_new(name));
+  Shared s{join_path(temporary_, name), join_path(join_path(checkpoints_of(dir_), name_), name)};
+  TEGULA_TRY(file.create(s.path, s.shown_path));
+  return s;
+}
+
+Status CheckpointWriter::take(std::string_view name) {
+  TEGULA_TRY(check_new(name));
+  const MappedFile file = TEGULA_TRY(MappedFile::open(join_path(temporary_, name)));
+  entries_.push_back({std::string(name), {file.bytes().size(), sha256_hex(file.bytes())}});
+  return {};
+}
+
+Result<OutputFile> CheckpointWriter::create(std::string_view name) {
+  TEGULA_TRY(check_new(name));
   return OutputFile::create(join_path(temporary_, name),
                             join_path(join_path(checkpoints_of(dir_), name_), name));
 }

@@ -30,6 +30,7 @@
 #include "tegula/io/file.h"
 #include "tegula/io/manifest.h"
 #include "tegula/io/safetensors.h"
+#include "tegula/io/shared_safetensors.h"
 
 namespace tegula {
 
@@ -63,6 +64,14 @@ class CheckpointWriter {
                      const Metadata& metadata = default_metadata());
   Status add_file(std::string_view name, std::string_view bytes);
 
+  // A file that others write into, too: where it lies until it is published, and how errors show
+  // it. take() hashes and adds it when all are done.
+  struct Shared {
+    std::string path, shown_path;
+  };
+  Result<Shared> share(std::string_view name, const SharedSafetensors& file);
+  Status take(std::string_view name);
+
   struct Published {
     std::string path;  // DIR/checkpoints/step-…
     uint64_t n_bytes = 0;
@@ -77,6 +86,7 @@ class CheckpointWriter {
   };
   CheckpointWriter(std::string dir, int64_t step) : dir_(std::move(dir)), step_(step) {}
   Status make_temporary(const FileLock& lock);
+  Status check_new(std::string_view name) const;
   Result<OutputFile> create(std::string_view name);
   Status finish(std::string_view name, OutputFile& file);
   Status link_from_root();

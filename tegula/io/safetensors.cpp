@@ -247,6 +247,25 @@ Error in_file(const std::string& path, std::string_view bytes, Error error) {
 
 }  // namespace
 
+Result<SafetensorsLayout> safetensors_layout(std::span<const NamedTensor> tensors,
+                                             const Metadata& metadata) {
+  const auto order = TEGULA_TRY(file_order(tensors));
+  const std::string header = format_header(order, metadata);
+  if (header.size() > kMaxSafetensorsHeader_bytes)
+    return invalid_argument(cat("the names of ", tensors.size(), " tensors need a header of ",
+                                header.size(), " bytes; the format allows ",
+                                kMaxSafetensorsHeader_bytes));
+  SafetensorsLayout layout;
+  const uint64_t n = header.size();
+  layout.head.assign(reinterpret_cast<const char*>(&n), sizeof n).append(header);
+  layout.n_bytes = layout.head.size();
+  for (const NamedTensor* t : order) {
+    layout.places.emplace_back(t, layout.n_bytes);
+    layout.n_bytes += n_bytes_of(t->tensor);
+  }
+  return layout;
+}
+
 Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
                          const Metadata& metadata) {
   return write_safetensors(out, tensors, metadata, nullptr);
@@ -256,16 +275,9 @@ Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
                          const Metadata& metadata, TensorSource* source) {
   for (const NamedTensor& t : tensors)
     if (!t.parts.empty()) TEGULA_TRY(check_parts(t));
-  const auto order = TEGULA_TRY(file_order(tensors));
-  const std::string header = format_header(order, metadata);
-  if (header.size() > kMaxSafetensorsHeader_bytes)
-    return invalid_argument(cat("the names of ", tensors.size(), " tensors need a header of ",
-                                header.size(), " bytes; the format allows ",
-                                kMaxSafetensorsHeader_bytes));
-  const uint64_t n = header.size();
-  TEGULA_TRY(out.write(&n, sizeof n));
-  TEGULA_TRY(out.write(header));
-  for (const NamedTensor* t : order) {
+  const SafetensorsLayout layout = TEGULA_TRY(safetensors_layout(tensors, metadata));
+  TEGULA_TRY(out.write(layout.head));
+  for (const auto& [t, at] : layout.places) {
     if (source != nullptr) {
       const uint64_t begin = out.n_bytes();
       TEGULA_TRY(source->write(t->name, out));

@@ -50,6 +50,16 @@ inline const Metadata& default_metadata() {
   return metadata;
 }
 
+// Where what of a file lies: its header with its length, each tensor's first byte, its size.
+struct SafetensorsLayout {
+  std::string head;
+  std::vector<std::pair<const NamedTensor*, uint64_t>> places;  // in file order
+  uint64_t n_bytes = 0;
+};
+// Of tensors whose data do not matter here. Error: names that are taken twice or too many.
+Result<SafetensorsLayout> safetensors_layout(std::span<const NamedTensor> tensors,
+                                             const Metadata& metadata);
+
 // Appends a whole safetensors file to `out`, which the caller finishes. Error: parts that leave
 // their tensor, overlap, have another dtype or shape than they say, or leave elements out.
 Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,

@@ -139,6 +139,29 @@ Status Store::fill(std::string_view name, const TensorRef& whole) {
   return rank_->device ? rank_->device->copy(e.ref.data, host.data, e.type.bytes()) : Status{};
 }
 
+Status Store::fill_boxes(std::string_view name, ReadBox read, void* context) {
+  const TensorRef at = TEGULA_TRY(own(name));
+  const Entry& e = entries_.find(name)->second;
+  std::vector<uint8_t> all, piece;
+  TensorRef host = at;
+  if (rank_->device) {
+    all.resize(static_cast<size_t>(e.type.bytes()));
+    host.data = all.data();
+  }
+  for (const TensorPart& p : e.parts(host)) {
+    if (p.data.is_contiguous()) {
+      TEGULA_TRY(read(context, p.box, p.data));
+      continue;
+    }
+    const Type type{e.type.dtype, Shape(std::span<const int64_t>(p.box.extent))};
+    piece.resize(static_cast<size_t>(type.bytes()));
+    const TensorRef dense = contiguous_ref(piece.data(), type);
+    TEGULA_TRY(read(context, p.box, dense));
+    copy_elements(dense, p.data);
+  }
+  return rank_->device ? rank_->device->copy(at.data, host.data, e.type.bytes()) : Status{};
+}
+
 Status Store::zero(std::string_view name) {
   const TensorRef t = TEGULA_TRY(own(name));
   const int64_t bytes = entries_.find(name)->second.type.bytes();

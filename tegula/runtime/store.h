@@ -49,6 +49,9 @@ class Store {
   bool is_borrowed(std::string_view name) const;
   // Null data: absent.
   TensorRef find(std::string_view name) const;
+  // Fills the entry box by box: `read` gives one of the whole tensor's, row-major, on the host.
+  using ReadBox = Status (*)(void* context, const Box& box, const TensorRef& to);
+  Status fill_boxes(std::string_view name, ReadBox read, void* context);
   // Fills the entry with its share of a tensor. Error: another dtype or shape.
   Status fill(std::string_view name, const TensorRef& whole);
   // Reads what lies here into a whole tensor of the host.

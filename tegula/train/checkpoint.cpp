@@ -137,6 +137,18 @@ std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRe
 
 }  // namespace
 
+std::string trainer_state(const TrainConfig& config, const DataHashes& hashes, int64_t step) {
+  return run_json(config, hashes, step).dump(1) + "\n";
+}
+
+std::vector<std::pair<std::string, std::string>> run_settings(const TrainConfig& config,
+                                                              const DataHashes& hashes) {
+  std::vector<std::pair<std::string, std::string>> all;
+  const Json run = run_json(config, hashes, 0);
+  for (const auto& [key, value] : *run.as<Json::Object>()) all.emplace_back(key, value.dump());
+  return all;
+}
+
 Status take_model_of(const ModelFiles& files, TrainConfig& config,
                      std::vector<std::string>& notes) {
   ModelConfig saved = TEGULA_TRY(load_model_config(files));
@@ -240,25 +252,64 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
   for (const auto& [name, text] : texts)
     if (st.ok()) st = writer.add_file(name, text);
   if (st.ok()) st = writer.add_tensors(kOptimizerFile, named(state));
-  if (st.ok())
-    st = writer.add_file(kTrainerStateFile, run_json(config, hashes, step).dump(1) + "\n");
+  if (st.ok()) st = writer.add_file(kTrainerStateFile, trainer_state(config, hashes, step));
   if (!st.ok()) return std::move(st).error();
   return TEGULA_TRY(writer.publish()).path;
 }
 
+namespace {
+
+// Box by box: nobody holds a whole weight that is shared out.
+Status load_weights(const TrainConfig& config, WeightFiles files,
+                    const std::vector<WeightSpec>& specs, std::span<Store* const> stores) {
+  std::vector<ModelWeights::Weight> weights;
+  for (const WeightSpec& w : specs) {
+    const TensorRef whole = contiguous_ref(nullptr, w.type);
+    weights.push_back({w.name, {whole.shape, whole.shape + whole.rank}});
+  }
+  const auto opened = TEGULA_TRY(ModelWeights::open(std::move(files), config.model, weights));
+  struct From {
+    const ModelWeights* weights;
+    const std::string* name;
+  };
+  for (const auto& w : weights)
+    for (Store* store : stores) {
+      From from{opened.get(), &w.name};
+      const auto read = [](void* context, const Box& box, const TensorRef& to) {
+        const From& f = *static_cast<From*>(context);
+        return f.weights->copy(*f.name, box, to);
+      };
+      TEGULA_TRY(store->fill_boxes(w.name, read, &from));
+    }
+  return {};
+}
+
+// One weight after the other, of which each store takes its share.
+Status init_weights(const WeightSpec& w, uint64_t seed, std::span<Store* const> stores,
+                    ThreadPool& pool) {
+  std::vector<uint8_t> values(static_cast<size_t>(w.type.bytes()));
+  const TensorRef whole = contiguous_ref(values.data(), w.type);
+  init_weight(w, seed, whole, &pool);
+  for (Store* store : stores) TEGULA_TRY(store->fill(w.name, whole));
+  return {};
+}
+
+}  // namespace
+
 Status start_weights(const TrainConfig& config, const ModelFiles* from,
-                     const std::vector<WeightSpec>& weights, const Store& store, ThreadPool& pool,
-                     std::vector<std::string>& notes) {
+                     const std::vector<WeightSpec>& weights, std::span<Store* const> stores,
+                     ThreadPool& pool, std::vector<std::string>& notes) {
   std::set<std::string> is_stored;
-  if (from != nullptr)
-    TEGULA_TRY(load_model_weights(*from, config.model, [&](const WeightSpec& w) {
-      is_stored.insert(w.name);
-      return Result<TensorRef>(store.find(w.name));
-    }));
+  if (from != nullptr) {
+    WeightFiles files = TEGULA_TRY(from->weights());
+    const std::vector<WeightSpec> stored = TEGULA_TRY(stored_weights(files, config.model));
+    for (const WeightSpec& w : stored) is_stored.insert(w.name);
+    TEGULA_TRY(load_weights(config, std::move(files), stored, stores));
+  }
   std::string random;
   for (const WeightSpec& w : weights) {
     if (is_stored.contains(w.name)) continue;
-    init_weight(w, config.seed, store.find(w.name), &pool);
+    TEGULA_TRY(init_weights(w, config.seed, stores, pool));
     random += cat(random.empty() ? "" : ", ", w.name);
   }
   if (from != nullptr && !random.empty())
@@ -269,7 +320,7 @@ Status start_weights(const TrainConfig& config, const ModelFiles* from,
 }
 
 Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles& files,
-                                    const DataHashes& hashes, Store& store,
+                                    const DataHashes& hashes, std::span<Store* const> stores,
                                     std::vector<std::string>& notes) {
   const std::string path = join_path(files.path(), kTrainerStateFile);
   const Json saved = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
@@ -288,22 +339,21 @@ Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles&
           cat("--resume: ", difference, ": give the same flags, or train anew in another --out"));
     notes.push_back(cat("resumed with a difference: ", difference, change->hint));
   }
-  std::vector<std::pair<std::string, TensorRef>> weights;
+  TEGULA_TRY(load_weights(config, TEGULA_TRY(files.weights()),
+                          TEGULA_TRY(model_weights(config.model)), stores));
   std::set<std::string> is_weight;
-  for (const WeightSpec& w : TEGULA_TRY(model_weights(config.model))) {
-    weights.emplace_back(w.name, store.find(w.name));
-    is_weight.insert(w.name);
-  }
-  TEGULA_TRY(read_weights(TEGULA_TRY(files.weights()), config.model, weights));
+  for (const WeightSpec& w : TEGULA_TRY(model_weights(config.model))) is_weight.insert(w.name);
   const auto file = TEGULA_TRY(SafetensorsFile::open(join_path(files.path(), kOptimizerFile)));
-  for (const NamedTensor& t : file.tensors()) {
-    if (const Status st = store.fill(t.name, t.tensor); !st.ok())
-      return invalid_argument(cat(file.path(), ": tensor ", t.name,
-                                  " does not belong to this run: ", st.error().message));
+  for (Store* store : stores) {
+    for (const NamedTensor& t : file.tensors()) {
+      if (const Status st = store->fill(t.name, t.tensor); !st.ok())
+        return invalid_argument(cat(file.path(), ": tensor ", t.name,
+                                    " does not belong to this run: ", st.error().message));
+    }
+    for (const auto& [name, entry] : *store)
+      if (!is_weight.contains(name) && !file.find(name))
+        return invalid_argument(cat(file.path(), ": tensor ", name, " of the run is missing"));
   }
-  for (const auto& [name, entry] : store)
-    if (!is_weight.contains(name) && !file.find(name))
-      return invalid_argument(cat(file.path(), ": tensor ", name, " of the run is missing"));
   return *step->as<int64_t>();
 }
 

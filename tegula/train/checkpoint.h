@@ -21,6 +21,12 @@ struct DataHashes {
 Result<std::vector<TextFile>> model_texts(const TrainConfig& config, const Tokenizer& tokenizer,
                                           const ModelFiles* from);
 
+// trainer_state.json.
+std::string trainer_state(const TrainConfig& config, const DataHashes& hashes, int64_t step);
+// The settings in it, by name.
+std::vector<std::pair<std::string, std::string>> run_settings(const TrainConfig& config,
+                                                              const DataHashes& hashes);
+
 // Saves step `step` of the run under config.out (see io/checkpoint.h for the layout and what it
 // survives), whose lock the run holds; the checkpoint's directory.
 Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& lock,
@@ -35,17 +41,17 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
 Status take_model_of(const ModelFiles& files, TrainConfig& config, std::vector<std::string>& notes);
 
 // What a new run begins with: the weights of `from` (null: there is none), random ones for the
-// rest, which `notes` name if there was a model to start from.
+// rest, which `notes` name if there was a model to start from. Each store gets its shares.
 Status start_weights(const TrainConfig& config, const ModelFiles* from,
-                     const std::vector<WeightSpec>& weights, const Store& store, ThreadPool& pool,
-                     std::vector<std::string>& notes);
+                     const std::vector<WeightSpec>& weights, std::span<Store* const> stores,
+                     ThreadPool& pool, std::vector<std::string>& notes);
 
-// Fills the store from it and returns the number of steps done. Learning rates and their schedule,
+// Fills the stores from it and returns the number of steps done. Learning rates and their schedule,
 // decay, clipping, dropout and data may differ, and a line in `notes` says so: the run goes on, but
 // not with the bits of one that never stopped. Errors: a difference that makes it another run
 // (optimizer, batch, seed, dtype), naming the first one; weights or state that are not this run's.
 Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles& files,
-                                    const DataHashes& hashes, Store& store,
+                                    const DataHashes& hashes, std::span<Store* const> stores,
                                     std::vector<std::string>& notes);
 
 }  // namespace tegula

@@ -48,6 +48,8 @@ struct TrainConfig {
   // Rows of a block of a feed-forward layer (passes/blockwise.cpp): off, auto, or so many at most.
   std::string blockwise = "off";
   Mesh mesh;                    // of the ranks; no axis: one rank
+  int64_t processes = 1;        // that share out the ranks, in a row, as threads
+  int64_t restarts = 0;         // of all processes after one has died
   std::string ring = "zigzag";  // train/deal.h: zigzag, striped, contiguous
   int64_t zero = 0;             // 1: dp splits optimizer state; 2: sums of gradients too (ZeRO)
   std::string device = "cpu";   // cpu, cuda: where steps run

@@ -42,15 +42,18 @@ void LossScale::follow(Builder& b, Var norm, int64_t every) const {
   b.set_phase(Phase::kForward);
 }
 
-void init_loss_scale(const Store& store, double scale) {
-  const TensorRef at = store.find(kScale);
-  if (at.data) at.as<float>()[0] = static_cast<float>(scale);
+Status init_loss_scale(Store& store, double scale) {
+  if (!store.find(kScale).data) return {};
+  float value = static_cast<float>(scale);
+  return store.fill(kScale, contiguous_ref(&value, {DType::kF32, {}}));
 }
 
-LossScaleState loss_scale_of(const Store& store) {
-  const TensorRef scale = store.find(kScale), skipped = store.find(kSkipped);
-  if (!scale.data || !skipped.data) return {};
-  return {static_cast<double>(scale.as<float>()[0]), static_cast<int64_t>(skipped.as<float>()[0])};
+Result<LossScaleState> loss_scale_of(const Store& store) {
+  if (!store.find(kScale).data || !store.find(kSkipped).data) return LossScaleState{};
+  float scale = 1, skipped = 0;
+  TEGULA_TRY(store.read(kScale, contiguous_ref(&scale, {DType::kF32, {}})));
+  TEGULA_TRY(store.read(kSkipped, contiguous_ref(&skipped, {DType::kF32, {}})));
+  return LossScaleState{static_cast<double>(scale), static_cast<int64_t>(skipped)};
 }
 
 Result<LossScaleState> fetch_loss_scale(Session& step) {

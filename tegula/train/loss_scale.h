@@ -40,9 +40,8 @@ struct LossScaleState {
   double scale = 1;
   int64_t skipped = 0;
 };
-// `store` lies on the host.
-void init_loss_scale(const Store& store, double scale);
-LossScaleState loss_scale_of(const Store& store);
+Status init_loss_scale(Store& store, double scale);
+Result<LossScaleState> loss_scale_of(const Store& store);
 // After the last run of a step that scales its loss.
 Result<LossScaleState> fetch_loss_scale(Session& step);
 

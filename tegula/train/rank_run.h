@@ -17,25 +17,24 @@ struct RankRun {
   Store store;
   Region arena;  // shared by the plans, which run in turns
   std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<int32_t> tokens, targets;
+  Region tokens, targets;  // its share of the batch, where other ranks can read it
   // Watches the step's plans: its first two runs, or all. None of a device, whose arena is only
   // looked at after them.
   std::unique_ptr<MemoryWatch> watch;
   int64_t written_bytes = 0;                // of a device's arena
   std::unique_ptr<MemoryWatch> eval_watch;  // with --check
 };
-using RankRuns = std::vector<std::unique_ptr<RankRun>>;
+using RankRuns = std::vector<std::unique_ptr<RankRun>>;  // of this process
 
-// The weights that all ranks hold together, as whole tensors of the host: rank 0's own store where
-// it is alone and has no device, else a copy.
-struct WholeStore {
+std::vector<Store*> stores_of(const RankRuns& ranks);
+
+// The weights and state of a rank that is alone, on the host: its own store, or a copy from its
+// device.
+struct HostStore {
   std::unique_ptr<Rank> rank;
   std::unique_ptr<Store> copy;
-  Store* store = nullptr;
+  const Store* store = nullptr;
 };
-// `has_values`: their values are copied too; else zeros, to be loaded and given out again.
-Result<WholeStore> whole_store(const RankRuns& ranks, bool has_values);
-// Every rank takes its shares of it.
-Status give_out(const WholeStore& whole, const RankRuns& ranks);
+Result<HostStore> host_store(const RankRun& alone);
 
 }  // namespace tegula

@@ -284,6 +284,13 @@ const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param) 
   return p < 0 ? nullptr : &ranks.params[static_cast<size_t>(p)];
 }
 
+bool is_writer(const CompiledRanks& ranks, const Sharding& sharding, int64_t rank) {
+  const auto at = ranks.mesh.at(rank);
+  for (size_t a = 0; a < sharding.size(); ++a)
+    if (!sharding[a].is_split() && at[a] != 0) return false;
+  return true;
+}
+
 Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank) {
   const auto at = ranks.mesh.at(rank);
   const Plan& plan = session.plan();
@@ -300,16 +307,27 @@ Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, i
   return session.bind_store(store);
 }
 
-void take_share(const CompiledRanks& ranks, int64_t rank, std::string_view param,
-                const TensorRef& whole, std::vector<int32_t>& out) {
+namespace {
+Share share_of_input(const CompiledRanks& ranks, int64_t rank, std::string_view param,
+                     const TensorRef& whole) {
   const Sharding* s = sharding_of(ranks, param);
   TEGULA_CHECK(s != nullptr, "the step has no input ", param);
-  const Share share = local_share(
-      ranks.mesh, Shape(std::span<const int64_t>(whole.shape, static_cast<size_t>(whole.rank))), *s,
-      ranks.mesh.at(rank));
-  Type type{whole.dtype, Shape(std::span<const int64_t>(share.extent()))};
-  out.resize(static_cast<size_t>(type.shape.numel()));
-  const TensorRef local = contiguous_ref(out.data(), type);
+  const Shape shape(std::span<const int64_t>(whole.shape, static_cast<size_t>(whole.rank)));
+  return local_share(ranks.mesh, shape, *s, ranks.mesh.at(rank));
+}
+}  // namespace
+
+int64_t share_bytes(const CompiledRanks& ranks, int64_t rank, std::string_view param,
+                    const TensorRef& whole) {
+  const auto extent = share_of_input(ranks, rank, param, whole).extent();
+  return Type{whole.dtype, Shape(std::span<const int64_t>(extent))}.bytes();
+}
+
+void take_share(const CompiledRanks& ranks, int64_t rank, std::string_view param,
+                const TensorRef& whole, void* out) {
+  const Share share = share_of_input(ranks, rank, param, whole);
+  const Type type{whole.dtype, Shape(std::span<const int64_t>(share.extent()))};
+  const TensorRef local = contiguous_ref(out, type);
   for (size_t i = 0; i < share.boxes.size(); ++i)
     copy_elements(part_of(whole, share.boxes[i]), part_of(local, share.places[i]));
 }

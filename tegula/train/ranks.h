@@ -54,10 +54,16 @@ ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole);
 // The sharding of a parameter of the compiled step; null: it has none of that name.
 const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param);
 
+// Whether it is this rank that writes a weight or state: of all that hold the same share of it, the
+// first one.
+bool is_writer(const CompiledRanks& ranks, const Sharding& sharding, int64_t rank);
+
 // Binds a rank's weights and state to its store's shares.
 Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank);
-// A rank's share of an input, as dense memory.
+// A rank's share of an input: its bytes, and the share as dense memory.
+int64_t share_bytes(const CompiledRanks& ranks, int64_t rank, std::string_view param,
+                    const TensorRef& whole);
 void take_share(const CompiledRanks& ranks, int64_t rank, std::string_view param,
-                const TensorRef& whole, std::vector<int32_t>& out);
+                const TensorRef& whole, void* out);
 
 }  // namespace tegula

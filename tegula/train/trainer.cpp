@@ -2,22 +2,17 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/base/saturating.h"
 #include "tegula/io/checkpoint.h"
-#include "tegula/io/run_directory.h"
-#include "tegula/io/sha256.h"
-#include "tegula/ir/reference.h"
-#include "tegula/models/checkpoint.h"
-#include "tegula/models/rotary.h"
 #include "tegula/plan/memory.h"
 #include "tegula/runtime/finite_hunt.h"
 #include "tegula/train/deal.h"
 #include "tegula/train/device_memory.h"
 #include "tegula/train/ranks.h"
-#include "tegula/train/utilisation.h"
 
 namespace tegula {
 
@@ -29,265 +24,30 @@ double ms_since(Clock::time_point t) {
 // A NaN may have a sign, which says nothing.
 std::string number(double v) { return std::isnan(v) ? "NaN" : cat(v); }
 constexpr int64_t kTrainEvalBatches = 32;
-constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
 // The arena is poisoned with one value, then the other, so that no written byte can hide.
 constexpr uint8_t kPoison[] = {0xa5, 0x5a};
 // Whose kernels are timed one by one, for the report: the others are replayed as one graph.
 constexpr int64_t kTimedDeviceSteps = 2;
 
-std::vector<std::string> names_of(const std::vector<TextFile>& files) {
-  std::vector<std::string> names;
-  for (const TextFile& file : files) names.push_back(file.path);
-  return names;
-}
 }  // namespace
-
-Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config,
-                                                 void (*on_planned)(const Trainer&)) {
-  std::unique_ptr<Trainer> t(new Trainer(std::move(config)));
-  const TrainConfig& c = t->config_;
-  if (c.steps > 0 && c.steps <= c.warmup)
-    t->notes.push_back(cat("--steps ", c.steps, " ends within --warmup ", c.warmup,
-                           ": the learning rate only rises, to ", learning_rate(c, c.steps - 1),
-                           " of --lr ", c.lr));
-  for (auto step :
-       {&Trainer::lock_output, &Trainer::open_origin, &Trainer::load_data, &Trainer::compile_plans})
-    TEGULA_TRY((t.get()->*step)());
-  if (on_planned) on_planned(*t);
-  for (auto step : {&Trainer::allocate, &Trainer::init_or_resume, &Trainer::bind_all})
-    TEGULA_TRY((t.get()->*step)());
-  return t;
-}
-
-// Before any file is opened, so that what is read of the directory stays true.
-Status Trainer::lock_output() {
-  const std::string& out = config_.out;
-  if (out.empty()) return {};
-  // A directory that holds no run to go on with gets no directories for one.
-  if (config_.resume && !path_exists(join_path(out, "checkpoints")))
-    return latest_good(out).error();
-  TEGULA_TRY(check_run_directory(out, config_.resume      ? RunStart::kResume
-                                      : config_.overwrite ? RunStart::kOverwrite
-                                                          : RunStart::kNew));
-  // To be overwritten, it stays what it is until there is something to put in its place.
-  if (!config_.overwrite) TEGULA_TRY(mark_run_directory(out));
-  lock_ = std::make_unique<FileLock>(TEGULA_TRY(lock_checkpoints(out)));
-  if (config_.overwrite) return {};
-  TEGULA_TRY(restore_links(out));
-  auto found = latest_good(out);
-  if (!config_.resume) {
-    if (!found.ok()) return {};
-    return invalid_argument(cat("'", out, "' holds a run, saved at step ", found->step,
-                                ": --resume goes on with it; to train anew, choose another --out ",
-                                "or give --overwrite"));
-  }
-  const GoodCheckpoint good = TEGULA_TRY(std::move(found));
-  for (const std::string& damage : good.rejected)
-    notes.push_back(cat("damaged: ", damage, ": going on from step ", good.step));
-  from_ = TEGULA_TRY(ModelFiles::open(good.path, Check::kSizes));  // it was verified
-  return take_model_of(*from_, config_, notes);
-}
-
-// A model to start from decides the shape, as a run to go on with does.
-Status Trainer::open_origin() {
-  if (config_.init_from.empty()) return {};
-  from_ = TEGULA_TRY(ModelFiles::open(config_.init_from));
-  return take_model_of(*from_, config_, notes);
-}
-
-Status Trainer::load_data() {
-  const TextData text = TEGULA_TRY(load_text(config_.data, config_.out));
-  data_summary = text.summary();
-  hashes_.text = sha256_hex(text.text);
-  std::string note;
-  Tokenizer tokenizer = from_ ? TEGULA_TRY(load_model_tokenizer(*from_, config_.model, note))
-                              : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
-  if (!note.empty()) notes.push_back(std::move(note));
-  const bool is_masked = TEGULA_TRY(find_model(config_.model.type))->sees_ahead;
-  if (is_masked && !from_) tokenizer.add_special(kMaskToken);
-  if (!from_) config_.model.vocab_size = tokenizer.vocab_size();
-  auto st = config_.model.resolve();
-  if (!st.ok()) return st;
-  std::string angles = note_on_rotary(config_.model, config_.row_length());
-  if (!angles.empty()) notes.push_back(std::move(angles));
-  if (is_masked) masking_ = TEGULA_TRY(masking_of(tokenizer, from_.get(), config_.row_length()));
-  data_ = TEGULA_TRY(
-      split_tokens(TEGULA_TRY(tokenizer.encode(text.text, !is_masked)), config_.row_length()));
-  tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
-  TEGULA_TRY(prepare_texts());
-  return load_batches();
-}
-
-// Read at once: a run goes on for longer than the files that it begins with.
-Status Trainer::prepare_texts() {
-  texts_ = TEGULA_TRY(model_texts(config_, *tokenizer_, from_.get()));
-  if (config_.out.empty() || config_.overwrite) return {};
-  return prepare_checkpoints(config_.out, names_of(texts_));
-}
-
-Status Trainer::load_batches() {
-  if (config_.batches.empty()) return {};
-  const std::string text = TEGULA_TRY(read_text(config_.batches));
-  hashes_.batches = sha256_hex(text);
-  batches_ = TEGULA_TRY(parse_batches(
-      text, config_.batches,
-      {config_.batch, config_.row_length(), static_cast<int64_t>(data_.train().size()),
-       config_.steps, config_.accumulate}));
-  return {};
-}
-
-Status Trainer::compile_plans() {
-  const auto start = Clock::now();
-  const int64_t n_ranks = config_.mesh.n_ranks();
-  Device* device = nullptr;
-  if (config_.device == "cuda") {
-    if (n_ranks > 1)
-      return unsupported("--mesh: the ranks of a mesh run on the CPU: leave out --device cuda");
-    if (config_.check)
-      return unsupported("--check watches the CPU's kernels: leave out --device cuda");
-    device = TEGULA_TRY(open_device());
-    free_before_ = TEGULA_TRY(device->free_bytes());
-  }
-  // Threads are each rank's.
-  const int threads = config_.threads > 0 || n_ranks == 1
-                          ? config_.threads
-                          : std::max(1, usable_cores() / static_cast<int>(n_ranks));
-  for (int64_t r = 0; r < n_ranks; ++r) {
-    ranks_.push_back(device ? std::make_unique<RankRun>(*device)
-                            : std::make_unique<RankRun>(threads));
-    if (n_ranks > 1) ranks_.back()->rank.peers = &group_.peers(r);
-  }
-  const Target target =
-      device ? device->target() : Target::this_cpu(ranks_[0]->rank.pool.n_threads());
-  if (config_.device_memory_bytes > 0) {
-    const DeviceFit fit =
-        TEGULA_TRY(fit_device_memory(config_, target, config_.device_memory_bytes));
-    config_.memory_bytes = fit.arena_budget_bytes;
-    if (fit.arena_budget_bytes > 0)
-      notes.push_back(cat("--device-memory: activations are recomputed to fit: ",
-                          fit.memory.total_bytes(), " bytes of ", config_.device_memory_bytes));
-  }
-  functions_ = TEGULA_TRY(build_step_functions(config_));
-  order_ = dealt_order(config_);
-  const bool one = config_.accumulate == 1;
-  const auto add = [&](FuncId f) -> Status {
-    plans_.push_back(TEGULA_TRY(compile_for_ranks(config_, functions_, f, target)));
-    return {};
-  };
-  TEGULA_TRY(add(one ? functions_.train_step : functions_.micro_step));
-  compile_ms_ = ms_since(start);
-  TEGULA_TRY(add(functions_.eval_loss));
-  if (!one) TEGULA_TRY(add(functions_.update));
-  for (size_t r = 0; r < ranks_.size(); ++r)
-    rank_costs_.push_back(TEGULA_TRY(step_cost(config_, *plans_[kStep].plans[r],
-                                               one ? nullptr : plans_[kUpdate].plans[r].get())));
-  cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
-  recomputed_flops_ = TEGULA_TRY(tegula::recomputed_flops(config_, target, cost_.flops));
-  if (device) {
-    std::vector<const Plan*> all;
-    for (const CompiledRanks& c : plans_) all.push_back(c.plans[0].get());
-    const DeviceMemory needs = device_memory(target, all, cost_.state_bytes);
-    if (needs.total_bytes() > free_before_)
-      return more_than_free(config_, target, needs, free_before_);
-  }
-  for (const CompiledRanks& plan : plans_)
-    notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
-  return {};
-}
-
-Status Trainer::allocate() {
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    RankRun& run = *ranks_[r];
-    int64_t bytes = 0;
-    for (const CompiledRanks& c : plans_) bytes = std::max(bytes, c.plans[r]->arena_bytes);
-    Device* device = run.rank.device;
-    const int64_t spare = config_.check || device ? kSpareBytes : 0;
-    run.arena = TEGULA_TRY(device ? Region::on(device, run.rank.memory, bytes + spare)
-                                  : Region::between_guards(run.rank.memory, bytes + spare));
-    if (!device) TEGULA_TRY(make_watches(run, r));
-    for (const CompiledRanks& c : plans_)
-      run.sessions.push_back(std::make_unique<Session>(c.plans[r], run.rank, run.arena.data()));
-    if (memory_nodes() > 1 && !device) run.sessions[kStep]->touch_arena();
-  }
-  return ranks_.size() > 1 ? agree_on_collectives(group_, plans_) : Status();
-}
-
-Status Trainer::make_watches(RankRun& run, size_t rank) {
-  const auto where =
-      config_.check ? MemoryWatch::Workspaces::kApart : MemoryWatch::Workspaces::kInArena;
-  std::vector<const Plan*> step;
-  for (size_t i = 0; i < plans_.size(); ++i)
-    if (i != kEval) step.push_back(plans_[i].plans[rank].get());
-  run.watch = TEGULA_TRY(MemoryWatch::create(run.arena, step, where));
-  const Plan* eval[] = {plans_[kEval].plans[rank].get()};
-  if (config_.check) run.eval_watch = TEGULA_TRY(MemoryWatch::create(run.arena, eval, where));
-  return {};
-}
-
-Status Trainer::init_or_resume() {
-  for (size_t r = 0; r < ranks_.size(); ++r)
-    for (size_t i = 0; i < plans_.size(); ++i)
-      TEGULA_TRY(bind_shares(*ranks_[r]->sessions[i], ranks_[r]->store, plans_[i],
-                             static_cast<int64_t>(r)));
-  const WholeStore whole = TEGULA_TRY(whole_store(ranks_, false));
-  if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, *from_, hashes_, *whole.store, notes));
-    saved_ = from_->path(), saved_step_ = step_;
-    loss_scale_ = loss_scale_of(*whole.store);
-    best_ = best_checkpoint(config_.out);
-    // A crash may have come between the two halves of naming it.
-    if (best_) TEGULA_TRY(keep_best(config_.out, *best_));
-    return give_out(whole, ranks_);
-  }
-  TEGULA_TRY(start_weights(config_, from_.get(), functions_.weights, *whole.store,
-                           ranks_[0]->rank.pool, notes));
-  init_loss_scale(*whole.store, config_.loss_scale);
-  loss_scale_ = loss_scale_of(*whole.store);
-  TEGULA_TRY(give_out(whole, ranks_));
-  if (!config_.overwrite || config_.out.empty()) return {};
-  TEGULA_TRY(clear_run_directory(config_.out, names_of(texts_)));
-  return mark_run_directory(config_.out);
-}
-
-Status Trainer::bind_all() {
-  const auto n = static_cast<size_t>(config_.batch * config_.row_length());
-  tokens_.resize(n), targets_.resize(n);
-  give_batch();
-  struct Input {
-    const char* name;
-    void* data;
-  };
-  for (const auto& run : ranks_)
-    for (auto& s : run->sessions)
-      for (const Input& in :
-           {Input{"tokens", ranks_.size() == 1 ? tokens_.data() : run->tokens.data()},
-            {"targets", ranks_.size() == 1 ? targets_.data() : run->targets.data()},
-            {"lr", &lr_},
-            {"c1", &c1_},
-            {"c2", &c2_},
-            {"seed", &seed_}})
-        if (s->plan().find_param(in.name) >= 0) TEGULA_TRY(s->bind_input(in.name, in.data));
-  return {};
-}
 
 // Each rank's share of the batch; one rank alone reads it where it is.
 void Trainer::give_batch() {
-  if (ranks_.size() == 1) return;
+  if (is_alone()) return;
   const Type type{DType::kI32, {config_.batch, config_.row_length()}};
   deal(order_, tokens_), deal(order_, targets_);
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    const auto rank = static_cast<int64_t>(r);
+    const int64_t rank = group_.first_rank() + static_cast<int64_t>(r);
     take_share(plans_[kEval], rank, "tokens", contiguous_ref(tokens_.data(), type),
-               ranks_[r]->tokens);
+               ranks_[r]->tokens.data());
     take_share(plans_[kEval], rank, "targets", contiguous_ref(targets_.data(), type),
-               ranks_[r]->targets);
+               ranks_[r]->targets.data());
   }
 }
 
 Status Trainer::run_all(size_t which) {
-  if (ranks_.size() == 1) return ranks_[0]->sessions[which]->run();
-  return group_.run(
-      [&](int64_t r) { return ranks_[static_cast<size_t>(r)]->sessions[which]->run(); });
+  if (is_alone()) return ranks_[0]->sessions[which]->run();
+  return group_.run([&](int64_t r) { return run_of(r).sessions[which]->run(); });
 }
 
 // Which batch, and which random numbers, are a function of (seed, step, micro step) alone.
@@ -343,8 +103,9 @@ Status Trainer::follow_loss_scale(Session& last, StepReport& report) {
 }
 
 // Runs what was not finite once more, looked at step by step; that changes no weight (see
-// optimizer.h). The rank whose fault was first in its plan speaks for all.
-NotFinite Trainer::find_fault(size_t which, int64_t n_micro) {
+// optimizer.h). The rank whose fault was first in its plan speaks for all. What it found, in words;
+// "": nothing.
+Result<std::string> Trainer::find_fault(size_t which, int64_t n_micro) {
   std::vector<std::unique_ptr<FiniteHunt>> hunts;
   for (const auto& run : ranks_) {
     // Sums that hold the NaN already would be blamed for it.
@@ -353,37 +114,40 @@ NotFinite Trainer::find_fault(size_t which, int64_t n_micro) {
         if (name.starts_with("grad.")) (void)run->store.zero(name);
     hunts.push_back(std::make_unique<FiniteHunt>(*run->sessions[which]));
   }
-  const auto first = [&]() -> const NotFinite* {
+  // "!", where a NaN or a weight was found and nobody needs to go on; its step, so that the least
+  // text is the first fault; what it is.
+  const auto first = [&]() -> std::string {
     const NotFinite* least = nullptr;
     for (const auto& hunt : hunts) {
       const NotFinite& f = hunt->found();
-      if (!f.weight.empty()) return &f;
+      if (!f.weight.empty()) return cat("!          0 ", f.text());
       if (f.origin() && (!least || f.origin()->step < least->origin()->step)) least = &f;
     }
-    return least;
+    if (!least) return "~";
+    char step[16];
+    std::snprintf(step, sizeof step, "%10zu ", least->origin()->step + 1);
+    return cat(least->nan.op.empty() ? "#" : "!", step, least->text());
   };
-  for (int64_t micro = 0; micro < n_micro && (!first() || first()->nan.op.empty()); ++micro) {
+  constexpr size_t kWords = 12;  // where the words begin
+  std::string found = "~";
+  for (int64_t micro = 0; micro < n_micro && found[0] != '!'; ++micro) {
     if (which == kStep) fill_inputs(micro);
     (void)run_all(which);
+    for (const std::string& one : TEGULA_TRY(group_.segment().exchange(first())))
+      found = std::min(found, one);
   }
-  return first() ? *first() : NotFinite{};
+  return found.size() > kWords ? found.substr(kWords) : "";
 }
 
 Error Trainer::not_finite(const StepReport& report) {
-  const NotFinite fault = find_fault(kStep, config_.accumulate);
-  const std::string cause = fault.is_found()
-                                ? fault.text()
-                                : "the first infinite value came from op sqrt of the gradient norm";
+  auto fault = find_fault(kStep, config_.accumulate);
+  if (!fault.ok()) return std::move(fault).error();
+  const std::string cause =
+      fault->empty() ? "the first infinite value came from op sqrt of the gradient norm" : *fault;
   return invalid_argument(cat("step ", report.step, ": the loss is ", number(report.loss),
                               " and the gradient norm ", number(report.grad_norm), "; ", cause,
                               "; ", what_is_kept(), ". Lower --lr, lengthen --warmup or set ",
                               "--grad-clip"));
-}
-
-std::string Trainer::what_is_kept() const {
-  return config_.out.empty()
-             ? "nothing was saved (no --out)"
-             : cat("the last good checkpoint in ", config_.out, " is kept, if one was saved");
 }
 
 // Rows of seqlen tokens and what follows each; of more than `most_rows`, as many spread evenly.
@@ -398,7 +162,7 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
   double total = 0;
   int64_t counted = 0;
   for (int64_t row = 0; row < rows; row += batch) {
-    if (stop.load()) return NAN;
+    if (TEGULA_TRY(is_stopped(stop))) return NAN;
     const int64_t here = std::min(batch, rows - row);
     for (int64_t r = 0; r < batch; ++r) {
       const int64_t wanted = row + std::min(r, here - 1);
@@ -428,13 +192,22 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
 
 Error Trainer::loss_not_finite(std::span<const int32_t> tokens, double loss) {
   const bool is_training = tokens.data() == data_.train().data();
-  const NotFinite fault = find_fault(kEval, 1);
+  auto fault = find_fault(kEval, 1);
+  if (!fault.ok()) return std::move(fault).error();
   return invalid_argument(
       cat("after step ", step_, " the loss of the ", is_training ? "training" : "validation",
-          " split is ", number(loss), fault.is_found() ? "; " : "", fault.text(), "; ",
+          " split is ", number(loss), fault->empty() ? "" : "; ", *fault, "; ",
           config_.out.empty() ? what_is_kept()
                               : cat("no checkpoint in ", config_.out, " is called the best for it"),
           ". Lower --lr, lengthen --warmup or set --grad-clip"));
+}
+
+// Whether any process was told to stop: all stop at the same place.
+Result<bool> Trainer::is_stopped(const std::atomic<bool>& stop) {
+  if (group_.segment().n_processes() == 1) return stop.load();
+  for (const std::string& one : TEGULA_TRY(group_.segment().exchange(stop.load() ? "stop" : "")))
+    if (!one.empty()) was_stopped_ = true;
+  return was_stopped_;
 }
 
 Result<EvalReport> Trainer::evaluate(const std::atomic<bool>& stop) {
@@ -461,7 +234,7 @@ Result<EvalReport> Trainer::evaluate(const std::atomic<bool>& stop) {
 // at all before the end.
 Status Trainer::evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum) {
   const EvalReport e = TEGULA_TRY(evaluate(stop));
-  if (stop.load()) return {};
+  if (TEGULA_TRY(is_stopped(stop))) return {};
   sum.eval = e;
   if (on_eval) on_eval(context, e);
   if (!e.is_best) return {};
@@ -469,7 +242,7 @@ Status Trainer::evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& s
     if (saved_step_ != step_ && config_.save_every == 0) return {};
     if (saved_step_ != step_) TEGULA_TRY(save());
     best_ = {saved_, step_, e.val_loss};
-    return keep_best(config_.out, *best_);
+    return is_speaker() ? keep_best(config_.out, *best_) : Status();
   }
   best_ = {"", step_, e.val_loss};
   return {};
@@ -478,20 +251,6 @@ Status Trainer::evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& s
 std::string Trainer::validation_text(int64_t n_tokens) const {
   const std::span<const int32_t> all = data_.validation();
   return tokenizer_->decode(all.first(std::min(static_cast<size_t>(n_tokens), all.size())));
-}
-
-Status Trainer::save() {
-  if (config_.out.empty()) return {};
-  const WholeStore whole = TEGULA_TRY(whole_store(ranks_, true));
-  for (const WeightSpec& w : functions_.weights)
-    if (!are_finite(whole.store->find(w.name)))
-      return invalid_argument(cat("after step ", step_, " the weight ", w.name,
-                                  " is not finite, and is not saved; ", what_is_kept(),
-                                  ". Lower --lr, lengthen --warmup or set --grad-clip"));
-  saved_ = TEGULA_TRY(
-      save_checkpoint(config_, *lock_, texts_, functions_.weights, *whole.store, hashes_, step_));
-  saved_step_ = step_;
-  return {};
 }
 
 // Step number `done` of this run: the first two are measured, and with --check all.
@@ -531,8 +290,9 @@ int64_t Trainer::sent_bytes_a_step(int64_t rank) const {
 
 void Trainer::measure_memory(TrainSummary& sum) const {
   int64_t live = 0;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    const RankRun& run = *ranks_[r];
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const RankRun& run = *ranks_[i];
+    const size_t r = static_cast<size_t>(group_.first_rank()) + i;
     // On a device only what was written is seen, in whole lines of memory.
     int64_t all_written = run.watch ? run.watch->written_bytes() : run.written_bytes;
     int64_t measured =
@@ -544,8 +304,7 @@ void Trainer::measure_memory(TrainSummary& sum) const {
     }
     sum.ranks[r].peak_bytes_planned = rank_costs_[r].peak_bytes();
     sum.ranks[r].peak_bytes_measured = measured;
-    sum.peak_bytes_measured = std::max(sum.peak_bytes_measured, measured);
-    sum.peak_bytes_written = std::max(sum.peak_bytes_written, all_written);
+    sum.ranks[r].peak_bytes_written = all_written;
     live += run.rank.memory.live_bytes();
   }
   const ProcessMemory now = process_memory(live);
@@ -553,6 +312,24 @@ void Trainer::measure_memory(TrainSummary& sum) const {
   sum.process_touched_before_bytes = before_.touched_bytes;
   sum.process_allocated_bytes = now.allocated_bytes;
   sum.process_allocated_before_bytes = before_.allocated_bytes;
+}
+
+// Every process's ranks, and what they make together.
+Status Trainer::exchange_counts(TrainSummary& sum) {
+  const auto n = static_cast<size_t>(group_.n_own());
+  static_assert(std::is_trivially_copyable_v<RankSummary>);
+  const std::string own(reinterpret_cast<const char*>(sum.ranks.data() + group_.first_rank()),
+                        n * sizeof(RankSummary));
+  const auto all = TEGULA_TRY(group_.segment().exchange(own));
+  for (size_t p = 0; p < all.size(); ++p)
+    std::memcpy(static_cast<void*>(sum.ranks.data() + p * n), all[p].data(), all[p].size());
+  for (const RankSummary& r : sum.ranks) {
+    sum.flops_per_step_counted += r.flops_counted;
+    sum.flops_per_step_executed += r.flops_executed;
+    sum.peak_bytes_measured = std::max(sum.peak_bytes_measured, r.peak_bytes_measured);
+    sum.peak_bytes_written = std::max(sum.peak_bytes_written, r.peak_bytes_written);
+  }
+  return {};
 }
 
 std::string explain_process_memory(const TrainSummary& s) {
@@ -598,17 +375,18 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   std::vector<double> times;
   StepReport report;
   Session& main = *ranks_[0]->sessions[kStep];
-  const size_t n_ranks = ranks_.size();
-  sum.ranks.resize(n_ranks);
+  const size_t n_own = ranks_.size();
+  const auto first_rank = static_cast<size_t>(group_.first_rank());
+  sum.ranks.resize(static_cast<size_t>(n_ranks()));
   const int64_t first = step_;
   stats_.assign(main.plan().steps.size(), {});
-  while (step_ < config_.steps && !stop.load()) {
+  while (step_ < config_.steps && !TEGULA_TRY(is_stopped(stop))) {
     const int64_t done = step_ - first;
     std::vector<int64_t> math, executed, sent;  // of each rank, micro-batches and update
-    for (size_t r = 0; r < n_ranks; ++r) {
+    for (size_t r = 0; r < n_own; ++r) {
       math.push_back(ranks_[r]->rank.counters.math_flops);
       executed.push_back(ranks_[r]->rank.counters.executed_flops);
-      sent.push_back(group_.sent_bytes(static_cast<int64_t>(r)));
+      sent.push_back(group_.sent_bytes(static_cast<int64_t>(first_rank + r)));
     }
     const bool is_timed = done >= 2 && (!ranks_[0]->rank.device || done < 2 + kTimedDeviceSteps);
     main.collect(is_timed ? &stats_ : nullptr);
@@ -619,13 +397,12 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     if (traced) end_trace(*traced, trace_);
     if (!st.ok()) return in_step(std::move(st).error());
     timed_steps_ += int64_t{is_timed};
-    sum.flops_per_step_counted = sum.flops_per_step_executed = 0;
-    for (size_t r = 0; r < n_ranks; ++r) {
+    for (size_t r = 0; r < n_own; ++r) {
       const Counters& now = ranks_[r]->rank.counters;
-      sum.ranks[r].flops_counted = counted_since(now.math_flops, math[r]);
-      sum.ranks[r].sent_bytes_counted = group_.sent_bytes(static_cast<int64_t>(r)) - sent[r];
-      sum.flops_per_step_counted += sum.ranks[r].flops_counted;
-      sum.flops_per_step_executed += counted_since(now.executed_flops, executed[r]);
+      RankSummary& of = sum.ranks[first_rank + r];
+      of.flops_counted = counted_since(now.math_flops, math[r]);
+      of.flops_executed = counted_since(now.executed_flops, executed[r]);
+      of.sent_bytes_counted = group_.sent_bytes(static_cast<int64_t>(first_rank + r)) - sent[r];
     }
     times.push_back(report.step_ms);
     if (on_step) on_step(context, report);
@@ -638,7 +415,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   if (step_ > first || !config_.resume) TEGULA_TRY(save());
   TEGULA_TRY(evaluate_and_keep(stop, sum));
   if (best_) sum.best_val_loss = best_->val_loss, sum.best_step = best_->step;
-  sum.interrupted = stop.load();
+  sum.interrupted = TEGULA_TRY(is_stopped(stop));
   sum.steps = step_;
   if (!times.empty()) {
     sum.train_loss = report.loss;
@@ -655,11 +432,12 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   sum.bytes_per_step_planned = cost_.bytes;
   sum.lower_bound_bytes = cost_.lower_bound_bytes + cost_.state_bytes;
   sum.peak_bytes_planned = cost_.peak_bytes();
-  for (size_t r = 0; r < n_ranks; ++r) {
+  for (size_t r = 0; r < sum.ranks.size(); ++r) {
     sum.ranks[r].flops_planned = rank_costs_[r].flops;
     sum.ranks[r].sent_bytes_planned = sent_bytes_a_step(static_cast<int64_t>(r));
   }
   measure_memory(sum);
+  TEGULA_TRY(exchange_counts(sum));
   sum.compile_ms = compile_ms_;
   sum.device = main.plan().target.name;
   if (Device* device = ranks_[0]->rank.device)

@@ -29,8 +29,6 @@
 
 namespace tegula {
 
-struct NotFinite;  // runtime/finite_hunt.h
-
 // In a run with --timeline on a device, the step that is traced: those before it are watched, or
 // timed launch by launch.
 inline constexpr int64_t kTracedStep = 5;
@@ -59,9 +57,9 @@ struct EvalReport {
 
 // The figures of a training step, by one rank.
 struct RankSummary {
-  int64_t flops_planned = 0, flops_counted = 0;
+  int64_t flops_planned = 0, flops_counted = 0, flops_executed = 0;
   int64_t sent_bytes_planned = 0, sent_bytes_counted = 0;  // to other ranks
-  int64_t peak_bytes_planned = 0, peak_bytes_measured = 0;
+  int64_t peak_bytes_planned = 0, peak_bytes_measured = 0, peak_bytes_written = 0;
 };
 
 // Numbers of a step are those of all ranks together; peaks those of the rank that needs most.
@@ -101,8 +99,11 @@ std::string explain_process_memory(const TrainSummary& s);
 class Trainer {
  public:
   // `on_planned` is called when the plans are made and no memory is taken yet.
+  // With a segment it has the ranks of one process of several: each makes and runs a trainer of the
+  // same configuration; the first one's speaks, locks and publishes, and all end alike.
   static Result<std::unique_ptr<Trainer>> create(TrainConfig config,
-                                                 void (*on_planned)(const Trainer&) = nullptr);
+                                                 void (*on_planned)(const Trainer&) = nullptr,
+                                                 Segment* segment = nullptr);
 
   // Trains to the last step, or until `stop` is set (finishes the step, saves, does not evaluate).
   // A step whose loss or gradient is not finite ends the run with an error that names the first op
@@ -134,7 +135,9 @@ class Trainer {
   // launches each step of plan() has in it.
   const RunTrace& trace() const { return trace_; }
   std::vector<int64_t> launches() const;
-  Store& store() { return ranks_[0]->store; }  // rank 0's
+  Store& store() { return ranks_[0]->store; }  // this process's first rank's
+  // Whether this process has rank 0, and says what there is to say.
+  bool is_speaker() const { return group_.first_rank() == 0; }
   int64_t parameters() const { return parameter_count(functions_.weights); }
   int64_t next_step() const { return step_; }
   // The first tokens of the validation split, as text.
@@ -145,8 +148,20 @@ class Trainer {
   std::vector<std::string> notes;
 
  private:
+  static constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;  // of plans_ and sessions
   explicit Trainer(TrainConfig config) : config_(std::move(config)), group_(config_.mesh) {}
-  Status lock_output();
+  Trainer(TrainConfig config, Segment& segment)
+      : config_(std::move(config)), group_(config_.mesh, segment) {}
+  int64_t n_ranks() const { return config_.mesh.n_ranks(); }
+  bool is_alone() const { return n_ranks() == 1; }
+  // This process's run of a rank, and the plan of one.
+  RankRun& run_of(int64_t rank) { return *ranks_[static_cast<size_t>(rank - group_.first_rank())]; }
+  Result<std::string> lock_output();
+  Status find_origin();
+  Status agree_on_run();
+  Result<bool> is_stopped(const std::atomic<bool>& stop);
+  Status save_shares();
+  Status exchange_counts(TrainSummary& sum);
   Status open_origin();
   Status load_data();
   Status prepare_texts();
@@ -161,7 +176,9 @@ class Trainer {
                             const std::atomic<bool>& stop);
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
   void fill_inputs(int64_t micro);
-  NotFinite find_fault(size_t which, int64_t n_micro);
+  Result<std::string> find_fault(size_t which, int64_t n_micro);
+  Error weight_not_finite(const std::string& name) const;
+  const Sharding& sharding_of_state(std::string_view name) const;
   Error not_finite(const StepReport& report);
   Error loss_not_finite(std::span<const int32_t> tokens, double loss);
   std::string what_is_kept() const;
@@ -190,7 +207,8 @@ class Trainer {
   std::vector<StepCost> rank_costs_;
   int64_t recomputed_flops_ = 0;
   RankGroup group_;
-  RankRuns ranks_;
+  RankRuns ranks_;  // this process's
+  bool was_stopped_ = false;
   std::vector<int64_t> order_;             // of a row's tokens over cp (deal.h)
   std::vector<int32_t> tokens_, targets_;  // of all ranks
   float lr_ = 0, c1_ = 0, c2_ = 0;

@@ -90,10 +90,13 @@ Ran run_on(TrainConfig c, const char* mesh_text) {
     const Type batch{DType::kI32, {c.batch, c.model.max_seqlen}};
     deal(dealt_order(c), all_tokens), deal(dealt_order(c), all_targets);
     for (size_t r = 0; r < n; ++r) {
-      take_share(*compiled, static_cast<int64_t>(r), "tokens",
-                 contiguous_ref(all_tokens.data(), batch), tokens[r]);
-      take_share(*compiled, static_cast<int64_t>(r), "targets",
-                 contiguous_ref(all_targets.data(), batch), targets[r]);
+      for (auto& [name, all, own] : {std::tuple{"tokens", &all_tokens, &tokens[r]},
+                                     {"targets", &all_targets, &targets[r]}}) {
+        const TensorRef whole = contiguous_ref(all->data(), batch);
+        own->resize(
+            static_cast<size_t>(share_bytes(*compiled, static_cast<int64_t>(r), name, whole) / 4));
+        take_share(*compiled, static_cast<int64_t>(r), name, whole, own->data());
+      }
       EXPECT_TRUE(sessions[r]->bind("tokens", tokens[r].data()).ok());
       EXPECT_TRUE(sessions[r]->bind("targets", targets[r].data()).ok());
     }
