@@ -9,6 +9,7 @@
 #include "cli/machine.h"
 #include "cli/paths.h"
 #include "cli/process.h"
+#include "cli/processes.h"
 #include "cli/train_flags.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/thread_pool.h"
@@ -329,10 +330,18 @@ Status check_timeline(const Trainer& t) {
                               "first that is timed: give more --steps"));
 }
 
-int run(TrainConfig config, const TrainFlags& flags) {
-  auto trainer = Trainer::create(std::move(config), note_memory);
-  if (!trainer.ok()) return report(trainer.error());
-  Trainer& t = **trainer;
+// A process whose ranks have nothing to say.
+Result<int> run_silently(Trainer& t) {
+  catch_stop_signals();
+  const TrainSummary summary = TEGULA_TRY(t.run(stop_requested()));
+  return summary.interrupted ? 128 + stop_signal() : 0;
+}
+
+Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
+  const auto trainer = TEGULA_TRY(Trainer::create(std::move(config), note_memory, segment));
+  Trainer& t = *trainer;
+  if (const Status st = check_timeline(t); !st.ok()) return st.error();
+  if (!t.is_speaker()) return run_silently(t);
   const std::string& out = t.config().out;
   Progress p;
   p.config = &t.config();
@@ -343,7 +352,6 @@ int run(TrainConfig config, const TrainFlags& flags) {
   if (!t.config().init_from.empty()) note_on_model(t.config().init_from);
   for (const std::string& note : flags.notes(t.config().model))
     std::fprintf(stderr, "note: %s\n", note.c_str());
-  if (const Status st = check_timeline(t); !st.ok()) return report(st.error());
   const int64_t first = p.first_step = t.next_step();
   if (first > 0)
     std::fprintf(
@@ -351,7 +359,7 @@ int run(TrainConfig config, const TrainFlags& flags) {
         first < t.config().steps ? "" : ": nothing is left to do, unless --steps is larger");
   if (!out.empty() && first < t.config().steps) {
     const Status opened = open_metrics(p, out + "/metrics.jsonl", first);
-    if (!opened.ok()) return report(opened.error());
+    if (!opened.ok()) return opened.error();
   }
   t.context = &p;
   t.on_step = on_step;
@@ -360,7 +368,7 @@ int run(TrainConfig config, const TrainFlags& flags) {
   auto summary = t.run(stop_requested());
   if (!summary.ok()) {
     if (p.is_terminal) std::fputs("\n", stderr);  // keeps the progress line
-    return report(summary.error());
+    return std::move(summary).error();
   }
   if (!out.empty() && summary->steps > first) {
     const std::string path = out + "/report.html";
@@ -372,19 +380,36 @@ int run(TrainConfig config, const TrainFlags& flags) {
     double& peak = p.utilisation.peak_flops_per_s;
     peak = std::max(peak, peak_of(t, p.speed));
     auto st = write_report(path, t, *summary, p.history, p.speed, p.utilisation, samples);
-    if (!st.ok()) return report(st.error());
+    if (!st.ok()) return std::move(st).error();
     std::fprintf(stderr, "%sreport: %s\n", p.is_terminal ? "\r\033[K" : "", path.c_str());
   }
-  if (const Status drawn = draw_timeline(t, *summary); !drawn.ok()) return report(drawn.error());
+  if (const Status drawn = draw_timeline(t, *summary); !drawn.ok()) return drawn.error();
   print_summary(*summary);
   if (t.config().json) std::printf("%s\n", summary_json(*summary, p.utilisation).dump().c_str());
-  if (!p.metrics_written.ok()) return report(p.metrics_written.error());
+  if (!p.metrics_written.ok()) return p.metrics_written.error();
   if (!summary->interrupted) return 0;
   std::fprintf(stderr, "stopped by a signal after step %lld; %s\n",
                static_cast<long long>(summary->steps),
                out.empty() ? "nothing is saved, since no --out was given"
                            : cat("saved in ", out, ": --resume goes on from there").c_str());
   return 128 + stop_signal();
+}
+
+// In one process, in one of several, or as who starts these.
+int start(TrainConfig config, const TrainFlags& flags, const std::string& config_file) {
+  const bool is_apart = config.processes > 1;
+  auto here = is_apart ? launched() : Result<Launched>(Launched{});
+  if (!here.ok()) return report(here.error());
+  if (is_apart && !here->segment) {
+    const auto code = start_processes(config, config_file);
+    return code.ok() ? *code : report(code.error());
+  }
+  if (here->resumes) config.resume = true, config.overwrite = false, config.init_from.clear();
+  const auto code = run(std::move(config), flags, here->segment.get());
+  if (code.ok()) return *code;
+  if (!is_apart) return report(code.error());
+  here->segment->fail(-1, code.error());  // the launcher says it
+  return kEnvironment;
 }
 
 }  // namespace
@@ -396,7 +421,8 @@ void add_train(const Command& app, int& exit_code) {
   cmd.callback([cmd, &exit_code] {
     auto config = flags.resolve();
     const Status st = config.ok() ? check_paths(*config, config_file(cmd)) : Status(config.error());
-    exit_code = st.ok() ? run(std::move(*config), flags) : report(st.error(), kUsage);
+    exit_code =
+        st.ok() ? start(std::move(*config), flags, config_file(cmd)) : report(st.error(), kUsage);
   });
 }
 

@@ -210,6 +210,17 @@ void add_mesh(const Command& cmd, std::string& mesh) {
       .type_name("AXIS=N,...");
 }
 
+// Of a plan ranks may be a pipeline's.
+void add_processes(const Command& cmd, TrainConfig& c, int64_t& ranks) {
+  whole(cmd.add_option("--ranks", ranks, "Ranks; without --mesh: dp"), 1, 1 << 10);
+  whole(cmd.add_option("--processes", c.processes,
+                       "Processes of this machine, each with as many of the ranks as threads"),
+        1, 1 << 10);
+  whole(cmd.add_option("--restart", c.restarts,
+                       "How often to go on from the last checkpoint after a process has died"),
+        0, 1 << 20);
+}
+
 }  // namespace
 
 void TrainFlags::add_to(const Command& cmd, Purpose purpose) {
@@ -242,9 +253,7 @@ void TrainFlags::add_to(const Command& cmd, Purpose purpose) {
               "ZeRO: 1: dp splits optimizer state; 2: sums of gradients, too; 3: weights, too"),
           0, 3);
   }
-  if (purpose == Purpose::kTrain)  // of a plan they may be a pipeline's
-    whole(cmd.add_option("--ranks", ranks, "Ranks, threads of this process; without --mesh: dp"), 1,
-          1 << 10);
+  if (purpose == Purpose::kTrain) add_processes(cmd, c, ranks);
   one_of(cmd.add_option("--dtype", c.dtype,
                         "f32; bf16, or f16 with a scaled loss, with f32 master weights"),
          {"f32", "bf16", "f16"});
@@ -347,6 +356,27 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
   return {};
 }
 
+// Ranks in processes: as many in each.
+Status TrainFlags::check_processes(const TrainConfig& c) const {
+  const int64_t n = c.mesh.n_ranks(), p = c.processes;
+  if (c.restarts > 0 && p == 1)
+    return invalid_argument(
+        "--restart starts processes anew: give --processes, or --resume by hand");
+  if (p == 1) return {};
+  if (n == 1)
+    return invalid_argument(
+        cat("--processes ", p, " share out ranks, and there is one: give --ranks or --mesh"));
+  if (c.tune != "off")
+    return invalid_argument(cat("--tune ", c.tune,
+                                ": processes would time kernels at once and find other sizes each: "
+                                "tune with tegula tune, or leave out --processes"));
+  if (n % p == 0) return {};
+  int64_t near = std::min(p, n);
+  while (n % near != 0) --near;
+  return invalid_argument(
+      cat("--processes ", p, " cannot share the ", n, " ranks evenly: take ", near));
+}
+
 Result<Mesh> TrainFlags::resolve_mesh() const {
   if (mesh.empty()) return ranks > 1 ? Mesh{{{"dp", ranks}}} : Mesh{};
   const Mesh m = in_training_order(TEGULA_TRY(mesh_from_text(mesh)));
@@ -408,6 +438,7 @@ Result<TrainConfig> TrainFlags::resolve() const {
   if (c.min_lr > c.lr)
     return invalid_argument(cat("--min-lr ", c.min_lr, " is larger than --lr ", c.lr));
   TEGULA_TRY(check_together(c));
+  TEGULA_TRY(check_processes(c));
   TEGULA_TRY(
       Tokenizer::train(c.tokenizer, "a"));  // what cannot be is found before the data is read
   Module empty;
