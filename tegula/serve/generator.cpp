@@ -40,6 +40,7 @@ struct Generator::Text {
   bool is_read_again = false;  // from `first` on: the cache is full, or there is none
   bool is_done = false;
   int64_t longest = 0;  // tokens that it may reach
+  TokensBefore before = {};
 };
 
 // Texts that are made together: those that have begun, by their place among the requests.
@@ -221,8 +222,8 @@ int32_t Generator::choose(Text& t, size_t piece) {
   if (runner_->finds_best() && !wants_logits(r)) return runner_->best(piece);
   const auto position = static_cast<uint64_t>(t.stats->new_tokens);
   const std::span<const float> logits = runner_->logits(piece);
-  const int32_t token =
-      sample(logits, r.sampler, position, {t.all, static_cast<size_t>(t.stats->prompt_tokens)});
+  if (r.sampler.adjusts()) t.before.follow(t.all, static_cast<size_t>(t.stats->prompt_tokens));
+  const int32_t token = sample(logits, r.sampler, position, t.before);
   if (r.scores == nullptr) return token;
   const auto score = [&](int32_t id) {
     return logits[static_cast<size_t>(id)] - runner_->lse(piece);

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <map>
 #include <numeric>
 
 #include "tegula/base/algorithm.h"
@@ -21,11 +20,8 @@ std::vector<float> adjusted(std::span<const float> logits, const SamplerConfig& 
   };
   for (const auto& [token, bias] : config.bias)
     if (float* x = at(token)) *x += static_cast<float>(bias);
-  std::map<int32_t, int64_t> counts;  // how often the text has it; the prompt's with 0
-  for (size_t i = 0; i < before.all.size(); ++i)
-    counts[before.all[i]] += i >= before.n_prompt ? 1 : 0;
   const auto penalty = static_cast<float>(config.repetition_penalty);
-  for (const auto& [token, n] : counts) {
+  for (const auto& [token, n] : before.counts()) {
     float* x = at(token);
     if (x == nullptr) continue;
     if (penalty != 1) *x = *x < 0 ? *x * penalty : *x / penalty;
@@ -138,6 +134,11 @@ class Ranking {
 };
 
 }  // namespace
+
+void TokensBefore::follow(std::span<const int32_t> all, size_t n_prompt) {
+  for (; n_counted_ < all.size(); ++n_counted_)
+    counts_[all[n_counted_]] += n_counted_ >= n_prompt ? 1 : 0;
+}
 
 int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position,
                const TokensBefore& before) {

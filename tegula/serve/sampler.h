@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,10 +37,20 @@ struct SamplerConfig {
   }
 };
 
-// A text's tokens so far; the first ones are the prompt's.
-struct TokensBefore {
-  std::span<const int32_t> all;
-  size_t n_prompt = 0;
+// How often a text has each token so far; the first n_prompt are the prompt's. Cost of follow():
+// linear in the tokens that are new; of a draw that is penalised: linear in the different tokens.
+class TokensBefore {
+ public:
+  TokensBefore() = default;
+  TokensBefore(std::span<const int32_t> all, size_t n_prompt) { follow(all, n_prompt); }
+  // Counts those behind the ones that are counted: `all` is what it was, and more.
+  void follow(std::span<const int32_t> all, size_t n_prompt);
+  // By token how often the text has it without the prompt: 0 for one that only the prompt has.
+  const std::unordered_map<int32_t, int64_t>& counts() const { return counts_; }
+
+ private:
+  std::unordered_map<int32_t, int64_t> counts_;
+  size_t n_counted_ = 0;
 };
 
 // `logits` is not empty. A NaN is below every number and never drawn where there is one; whoever

@@ -184,6 +184,22 @@ TEST(Sampler, TypicalKeepsWhatIsNearTheEntropy) {
   EXPECT_EQ(kept_tokens({INFINITY, 0, NAN}, {.typical_p = 0.5}), (Tokens{0}));
 }
 
+// A text is counted as it grows, each token once.
+TEST(Sampler, TokensAreCountedOnce) {
+  Tokens text = {3, 1, 3, 7, 1, 1, 9, 3, 3, 2};
+  TokensBefore before;
+  for (size_t n = 0; n <= text.size(); n += 2) {
+    before.follow(std::span(text).first(n), 3);
+    EXPECT_EQ(before.counts(), TokensBefore(std::span(text).first(n), 3).counts());
+  }
+  EXPECT_EQ(before.counts(),
+            (std::unordered_map<int32_t, int64_t>{{3, 2}, {1, 2}, {7, 1}, {9, 1}, {2, 1}}));
+  const auto counted = before.counts();
+  for (int32_t& token : text) token = 4;  // nobody reads them again
+  before.follow(text, 3);
+  EXPECT_EQ(before.counts(), counted);
+}
+
 TEST(Sampler, PenaltiesAndBiasesChangeLogits) {
   const std::vector<float> logits = {2, -2, 1, 0};
   const Tokens text = {0, 1, 2, 2};
