@@ -32,7 +32,7 @@ const Cut* cut_of(const ModelDef& model, std::string_view name) {
   return it == model.cuts.end() ? nullptr : &*it;
 }
 
-// A sharding cuts all parts of a dim alike: grouped heads in one weight are not.
+// A sharding cuts all parts of a dim alike: grouped heads in one weight are not, which stays whole.
 bool has_equal_parts(const ModelConfig& config, const Cut& cut) {
   return cut.first == nullptr || config.size(*cut.first) == config.size(*cut.units);
 }
@@ -46,14 +46,7 @@ Result<Sharding> sharding_of_weight(const ModelConfig& config, const Mesh& mesh,
   const int axis = mesh.find(axis_of(*cut));
   if (axis < 0) return s;
   const int64_t n = mesh.axes[static_cast<size_t>(axis)].size;
-  if (n > 1 && !has_equal_parts(config, *cut))
-    return unsupported(cat("--mesh ", to_text(mesh), ": ", config.type, " keeps ",
-                           config.size(*cut->first), " ", cut->first->name, " of queries and ",
-                           config.size(*cut->units), " ", cut->units->name,
-                           " of keys and of values in one weight, ", name, ", which ",
-                           mesh.axes[static_cast<size_t>(axis)].name,
-                           " does not cut: leave it out of --mesh; dp, cp and --zero share out "
-                           "this model, too"));
+  if (!has_equal_parts(config, *cut)) return s;
   const int64_t extent = part_extent(config, *cut, shape[cut->dim].bound());
   const int64_t units = cut->units ? config.size(*cut->units) : extent;
   // Whole units alone: what does not divide stays whole, and its products are listed as uncut.
@@ -70,9 +63,14 @@ Result<std::vector<std::string>> left_whole(const TrainConfig& config) {
     if (axis < 0 || !cut.units) continue;
     const MeshAxis& a = config.mesh.axes[static_cast<size_t>(axis)];
     const int64_t units = config.model.size(*cut.units);
-    if (units % a.size == 0) continue;
-    std::string& list = names[cat(a.name, ": the ", units, " ", cut.units->name,
-                                  " cannot be shared evenly by its ", a.size, " ranks")];
+    const bool is_equal = has_equal_parts(config.model, cut);
+    if (a.size == 1 || (is_equal && units % a.size == 0)) continue;
+    std::string& list =
+        names[is_equal ? cat(a.name, ": the ", units, " ", cut.units->name,
+                             " cannot be shared evenly by its ", a.size, " ranks")
+                       : cat(a.name, ": ", config.model.size(*cut.first), " ", cut.first->name,
+                             " of queries and ", units, " ", cut.units->name,
+                             " of keys and of values lie in one weight, which it does not cut")];
     list += cat(list.empty() ? "" : ", ", cut.name);
   }
   std::vector<std::string> lines;
