@@ -15,7 +15,7 @@ import torch
 from conftest import are_likeliest, greedy, tegula
 from ik_llama_cpp import IkLlama
 from safetensors.numpy import load_file
-from transformers import AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, LlamaConfig
+from transformers import AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, LlamaConfig, MixtralConfig
 from transformers_test import FOREIGN, SMALL
 
 FORMATS = "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS".split()
@@ -127,26 +127,23 @@ def logits(model, rows, at):
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_published_models(name, published, tmp_path):
-    """Logits and 256 greedy tokens are those of transformers, which reads the same file."""
+    """Logits and 256 greedy tokens are those of transformers, which reads the same file: each token is the likeliest
+    of its logits, or all but equally likely. The end of the text is left out of both."""
     path = published(name)
     theirs = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32,
                                                   attn_implementation="eager").eval()
     ids = json.loads(subprocess.run([os.environ["TEGULA_BIN"], "encode", "--model", path, "--text", "-"],
                                     input=PROMPT, capture_output=True, text=True, check=True).stdout)[0]
+    ends = json.loads(tegula("info", path, "--json"))["end_of_text"]
+    new, ours = greedy(path, PROMPT, "--activations", "f32", *(x for e in ends for x in ("--logit-bias", f"{e}=-1e9")))
+    assert len(new) == 256 and ours["text"] == text_of(path, new)
+    text = torch.tensor([ids + new])
     with torch.no_grad():
-        text = theirs.generate(torch.tensor([ids]), max_new_tokens=256, do_sample=False)[0]
-        want = theirs(text[None, :-1]).logits.numpy()
-    is_close(logits(path, text[None], tmp_path), want)
-    new, ours = greedy(path, PROMPT, "--activations", "f32")
-    assert ours["text"] == text_of(path, new)
-    want_new = text[len(ids):].tolist()
-    end = theirs.generation_config.eos_token_id
-    want_new = [i for i in want_new if i not in (end if isinstance(end, list) else [end])]
-    n_same = next((i for i, (a, b) in enumerate(zip(new, want_new)) if a != b), len(want_new))
-    # The first difference, if there is one, is of two that are all but equally likely.
-    are_likeliest(new[:n_same + 1], want[0, len(ids) - 1:len(ids) + n_same][:len(new)])
-    assert n_same < len(want_new) or len(new) == n_same
-    print(name, "greedy tokens:", len(want_new), "equal:", n_same)
+        want = theirs(text[:, :-1]).logits.numpy()
+    is_close(logits(path, text, tmp_path), want)
+    want = want[0, len(ids) - 1:]
+    want[:, ends] = -np.inf
+    print(name, "greedy tokens that differ, all but equally likely:", are_likeliest(new, want))
 
 
 def text_of(path, ids):
@@ -256,7 +253,7 @@ def test_names_are_those_of_the_package(name, tmp_path):
 NOT_THERE = {"mistral": "reads no window", "starcoder2, no biases, a window, a head": "reads no window",
              "smollm3": "of layers without RoPE it knows the pattern of 4 alone",
              "gpt2": "stops at its norms: GGML_ASSERT(eps > 0)", "starcoder2": "stops at its norms: GGML_ASSERT(eps > 0)",
-             "mixtral": "other values from the first token of one layer on, its Qwen experts are equal",
+             "mixtral": "adds experts to the norm of the stream: test_experts_in_llama_cpp",
              "mixtral, five experts": "as mixtral",
              "llama, scaled by wavelength": "wants heads of the width",
              "llama, texts longer than those trained": "knows no longrope of llama",
@@ -285,10 +282,43 @@ def test_ours_in_llama_cpp(name, tmp_path):
     tegula("convert", "--from", tmp_path / "model", "--out", tmp_path / "m.gguf")
     rows = torch.randint(99, (1, 17))
     ours = logits(tmp_path / "m.gguf", rows, tmp_path)[0]
-    done = subprocess.run([sys.executable, "-c", LLAMA_CPP, tmp_path / "m.gguf", tmp_path / "logits.npy",
-                           *map(str, rows[0, :-1].tolist())], capture_output=True, text=True)
+    is_close(llama_cpp_logits(tmp_path / "m.gguf", rows[0, :-1].tolist(), tmp_path), ours, 1e-4)
+
+
+def llama_cpp_logits(path, ids, at):
+    done = subprocess.run([sys.executable, "-c", LLAMA_CPP, path, at / "logits.npy", *map(str, ids)], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    is_close(np.load(tmp_path / "logits.npy"), ours, 1e-4)
+    return np.load(at / "logits.npy")
+
+
+@pytest.mark.parametrize("experts", [(4, 4), (6, 3), (8, 2)], ids=str)
+def test_experts_in_llama_cpp(experts, tmp_path):
+    """Behind Llama's experts this llama.cpp adds norm(x) where Mixtral adds x; with that its logits of a first
+    token are those of our file's weights, so that these are where it looks for them."""
+    n, k = experts
+    config = MixtralConfig(**{**SMALL, "num_hidden_layers": 1}, num_local_experts=n, num_experts_per_tok=k)
+    saved(config, tmp_path / "model", torch.float32)
+    tegula("convert", "--from", tmp_path / "model", "--out", tmp_path / "m.gguf")
+    w, token, at = load_torch(tmp_path / "model"), 5, "model.layers.0."
+
+    def norm(x, name):
+        return x * torch.rsqrt((x * x).mean() + config.rms_norm_eps) * w[name + ".weight"]
+
+    x = w["model.embed_tokens.weight"][token]
+    # A token alone sees its own value.
+    v = w[at + "self_attn.v_proj.weight"] @ norm(x, at + "input_layernorm")
+    x = x + w[at + "self_attn.o_proj.weight"] @ v.unflatten(0, (2, 1, -1)).expand(2, 2, -1).flatten()
+    h = norm(x, at + "post_attention_layernorm")
+    top, chosen = (w[at + "block_sparse_moe.gate.weight"] @ h).softmax(-1).topk(k)
+    y = torch.zeros_like(h)
+    for p, e in zip(top / top.sum(), chosen.tolist()):
+        w1, w2, w3 = (w[f"{at}block_sparse_moe.experts.{e}.w{i}.weight"] for i in (1, 2, 3))
+        y = y + p * (w2 @ (torch.nn.functional.silu(w1 @ h) * (w3 @ h)))
+    theirs = llama_cpp_logits(tmp_path / "m.gguf", [token], tmp_path)[0]
+    is_close(logits(tmp_path / "m.gguf", torch.tensor([[token, 1]]), tmp_path)[0, 0],
+             (w["lm_head.weight"] @ norm(x + y, "model.norm")).numpy())
+    is_close(theirs, (w["lm_head.weight"] @ norm(h + y, "model.norm")).numpy(), 1e-4)
 
 
 @pytest.mark.parametrize("name", PACKAGES)
