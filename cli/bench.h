@@ -92,4 +92,7 @@ bool set_value(const BenchWork& work, std::string_view param, const TensorRef& v
 Status bench_on_cuda(const BenchWork& work, const BenchOptions& options,
                      const CompileOptions* model);
 
+// Adds `tegula bench comm`.
+void add_bench_comm(const Command& bench, int& exit_code);
+
 }  // namespace tegula::cli

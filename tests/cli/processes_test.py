@@ -259,6 +259,34 @@ class Faults(Processes):
         self.assertEqual(run.returncode, INPUT, words)
         self.assertNotIn("starting anew", words)
 
+    def test_a_full_disk_on_one_rank_keeps_the_last_checkpoint(self):
+        """A file system of 2.5 MB in a namespace of its own: the third checkpoint does not fit beside two."""
+        if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
+            self.skipTest("no namespaces here")
+        (self.dir / "small").mkdir()
+        done = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=2500k none "$0" && "$@"; code=$?; find "$0" -name ".tmp*"; '
+             'ls "$0/out/checkpoints"; exit $code', str(self.dir / "small"), TEGULA, "train", "--data", str(self.text), "--out",
+             str(self.dir / "small/out"), "--steps", "20", *RUN, "--mesh", "dp=4", "--zero", "3", "--processes", "4", "--save-every", "5"],
+            capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, ENVIRONMENT, done.stderr)
+        self.assertRegex(done.stderr.splitlines()[-1], r"tegula: error: .*cannot write '.*(model|optimizer).safetensors'.*ENOSPC")
+        self.assertEqual(done.stdout.split(), ["step-000005", "step-000010"])
+
+    def test_collectives_are_timed_and_fitted(self):
+        done = self.expect_ok(self.run_tool("bench", "comm", "--processes", 2, "--repeats", 3, "--json"))
+        result = json.loads(done.stdout.splitlines()[-1])
+        fits = {fit["op"]: fit for fit in result["fits"]}
+        self.assertEqual(result["link"], fits["send_recv"])
+        self.assertEqual(len(fits), 7)
+        for row in result["rows"]:
+            fit = fits[row["op"]]
+            self.assertEqual(row["ranks"], 2)
+            self.assertGreater(row["seconds"], 0)
+            per_byte = 1 / fit["bytes_per_s"] if fit["bytes_per_s"] else 0
+            self.assertAlmostEqual(row["fitted_seconds"], fit["alpha_s"] + row["bytes"] * per_byte, delta=1e-9)
+        self.expect_error(self.run_tool("bench", "comm", "--bytes", "3"), USAGE, "--bytes '3'", "8MiB")
+
     def test_processes_that_differ_are_refused(self):
         """Each reads the map of its own memory."""
         done = self.run_tool("train", "--data", "/proc/self/maps", "--tokenizer", "bytes", "--steps", 3, *RUN, "--mesh", "dp=2",
