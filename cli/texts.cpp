@@ -63,12 +63,14 @@ Result<Json> variables_of(const std::vector<std::string>& arguments) {
 
 void add_model(const Command& cmd, TextOptions& o) {
   cmd.add_option("--model", o.model, "Directory of the model").required().type_name("DIR");
-  whole(cmd.add_option("--prefill-chunk", o.chunk, "Read prompts so many tokens at a time; 0: all"),
+  whole(cmd.add_option("--prefill-chunk", o.chunk,
+                       "Read prompts so many tokens at a time; 0: all, with windows 512"),
         0);
   one_of(cmd.add_option("--mode", o.mode,
                         "exact: long sums in 8 fixed parts; fast: in one. exact, on a GPU fast"),
          {"exact", "fast"});
-  one_of(cmd.add_option("--dtype", o.dtype, "Of weights, activations and the cache"),
+  one_of(cmd.add_option("--dtype", o.dtype,
+                        "Of weights, activations and the cache; of blocks on a GPU bf16"),
          {"f32", "bf16", "f16"});
   one_of(cmd.add_option("--activations", o.activations,
                         "Of products with weights in blocks: int8, summed exactly, or f32. int8"),
@@ -123,6 +125,7 @@ void check_together(const Command& cmd, TextOptions& o, bool lines_differ) {
     if (s.is_of_chance) refuse_chance(cat("--", s.name));
   if (o.tune == "off" && !o.tune_cache.empty())
     usage_error("--tune-cache is of no use without --tune quick or --tune full");
+  o.has_dtype = cmd.flag("--dtype").is_given();
   o.sampler.bias.clear();
   for (const std::string& each : o.bias) {
     const size_t at = std::min(each.find('='), each.size());
@@ -138,6 +141,9 @@ void check_together(const Command& cmd, TextOptions& o, bool lines_differ) {
 Result<std::unique_ptr<Generator>> open_model(const TextOptions& o) {
   auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
   note_on_model(o.model);
+  // A GPU computes on no blocks, and is for speed. (A family of f32 alone stays so.)
+  if (o.device == "cuda" && !o.has_dtype && TEGULA_TRY(g->is_quantised()))
+    (void)g->set_dtype(DType::kBF16);
   TEGULA_TRY(check_bias(o.sampler, *g));
   return g;
 }
@@ -163,7 +169,7 @@ Result<ChatPrompts> open_chat(const Generator& g, const TextOptions& o) {
 
 Result<int64_t> prepare(Generator& g, const TextOptions& o, RunnerOptions r, bool says_cache) {
   r.threads = o.threads, r.batch = o.batch, r.chunk = o.chunk;
-  r.dtype = parse_dtype(o.dtype).value_or(DType::kF32);
+  r.dtype = g.dtype();
   if (!o.cache_dtype.empty()) r.cache_dtype = parse_dtype(o.cache_dtype);
   const bool is_fast = o.mode.empty() ? o.device == "cuda" : o.mode == "fast";
   r.mode = is_fast ? Mode::kFast : Mode::kExact;
@@ -173,14 +179,15 @@ Result<int64_t> prepare(Generator& g, const TextOptions& o, RunnerOptions r, boo
   if (says_cache || !o.cache_dtype.empty() || bytes >= kManyBytes)
     print_note(cat("the cache takes ", bytes, " bytes: ", o.batch, " x ",
                    r.longest > 0 ? r.longest : g.longest(), " tokens in ",
-                   o.cache_dtype.empty() ? o.dtype : o.cache_dtype));
+                   r.cache_dtype.value_or(r.dtype)));
   r.quantises_activations = o.activations != "f32";
   TEGULA_TRY(g.prepare(r));
   if (!o.activations.empty() && !g.has_blocks())
-    return invalid_argument(cat(
-        "--activations is for weights in blocks, which '", o.model, "' has ",
-        o.dtype == "f32" && o.device == "cpu" ? "not" : cat("not in ", o.dtype, " on ", o.device),
-        ": leave it out"));
+    return invalid_argument(
+        cat("--activations is for weights in blocks, which '", o.model, "' has ",
+            r.dtype == DType::kF32 && o.device == "cpu" ? "not"
+                                                        : cat("not in ", r.dtype, " on ", o.device),
+            ": leave it out"));
   for (const std::string& each : g.notes) print_note(each);
   return bytes;
 }

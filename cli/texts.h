@@ -17,7 +17,7 @@ struct TextOptions {
   int64_t batch = 1, chunk = 0;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
   int threads = 0;
-  bool ignore_eos = false;
+  bool ignore_eos = false, has_dtype = false;  // the second: it was given
 };
 
 void add_model(const Command& cmd, TextOptions& o);     // --model, --dtype, --mode, --device, …

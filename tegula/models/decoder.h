@@ -115,6 +115,8 @@ bool is_sliding_layer(const ModelConfig& config, int64_t layer);
 // The window of a layer, by its type; that of every layer.
 int64_t window_by_type(const ModelConfig& config, int64_t layer);
 int64_t window_of_all(const ModelConfig& config, int64_t layer);
+// The widest of the layers' windows; 0: none has one.
+int64_t widest_window(const ModelConfig& config);
 // Windows that count only where it is said that they do, and from a layer on: Qwen's. It fills in
 // the types of layers.
 namespace setting {

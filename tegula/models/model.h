@@ -51,6 +51,10 @@ struct Decoding {
   Var block_table;   // i32 [n, pages of a text]; the first also says where the text's state lies
   Var cu_seqlens_q;  // i32 [n + 1]: where each text's tokens begin; invalid: one of each
   Var last;          // i32 [n]: which token is a text's last; invalid with cu_seqlens_q
+  // Of layers with a window: a text's last pages alone, as slots and block_table; invalid: they
+  // keep all of it.
+  CachePages ring;
+  Var ring_slots, ring_table;
   Var is_long;  // i32, as tokens: of a text past short_context() (rotary.h); invalid: none asks
 };
 
@@ -93,7 +97,7 @@ class Context {
   Var state(const std::string& name, const Shape& shape);
   void keep(const std::string& name, Var next);
   Var state_rows() const;
-  Var appended(const std::string& name, Var fresh);
+  Var appended(const std::string& name, Var fresh, const CachePages& pages, Var slots);
   Var attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOptions options);
 
   std::vector<WeightSpec> specs_;

@@ -65,11 +65,8 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   std::unique_ptr<Generator> g(new Generator());
   g->files_ = TEGULA_TRY(ModelFiles::open(path, Check::kAllButTensors));
   g->config_ = TEGULA_TRY(load_model_config(*g->files_));
-  g->dtype_ = dtype;
-  const ModelDef* model = TEGULA_TRY(find_model(g->config_.type));
-  TEGULA_TRY(check_predicts(*model, "generate"));
-  if (dtype != DType::kF32 && !model->f32_only.empty())
-    return unsupported(cat(model->f32_only, ": leave out --dtype ", dtype));
+  TEGULA_TRY(check_predicts(*TEGULA_TRY(find_model(g->config_.type)), "generate"));
+  TEGULA_TRY(g->set_dtype(dtype));
   std::string note;
   g->tokenizer_ =
       std::make_unique<Tokenizer>(TEGULA_TRY(load_model_tokenizer(*g->files_, g->config_, note)));
@@ -77,6 +74,22 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   g->end_of_text_ = TEGULA_TRY(g->files_->end_of_text());
   g->load_ms_ = ms_since(start);
   return g;
+}
+
+Status Generator::set_dtype(DType dtype) {
+  const ModelDef* model = TEGULA_TRY(find_model(config_.type));
+  if (dtype != DType::kF32 && !model->f32_only.empty())
+    return unsupported(cat(model->f32_only, ": leave out --dtype ", dtype));
+  dtype_ = dtype;
+  return {};
+}
+
+Result<bool> Generator::is_quantised() const {
+  bool is = false;
+  TEGULA_TRY(files_->weights()).for_each([&](std::string_view, const WeightFiles::Found& found) {
+    is = is || (found.stored != nullptr && found.stored->format);
+  });
+  return is;
 }
 
 RunnerOptions Generator::completed(const RunnerOptions& options) const {
@@ -112,7 +125,7 @@ Status Generator::feed(std::span<const int32_t> tokens) {
     const auto part = tokens.subspan(done, std::min(chunk, tokens.size() - done));
     const int64_t first = by_hand_.n_tokens, n = first + static_cast<int64_t>(part.size());
     TEGULA_TRY(schedule_.pages.grow(by_hand_, n));
-    const Runner::Piece piece[] = {{by_hand_.pages, first, part}};
+    const Runner::Piece piece[] = {{by_hand_.pages, first, part, 0, by_hand_.ring}};
     TEGULA_TRY(reads ? runner_->read(piece) : runner_->decode(piece));
     by_hand_.n_tokens = n, done += part.size();
   }
@@ -185,13 +198,15 @@ Result<Generator::Text> Generator::begin(const TextRequest& request, GenerateSta
 }
 
 // Keeps the tokens that this turn has in common with the one before. Its last token is read, since
-// what follows is drawn from its logits. A state has no beginning: it is kept whole, or not.
+// what follows is drawn from its logits. A state has no beginning: it is kept whole, or not; nor is
+// what layers with a window have forgotten.
 void Generator::keep_beginning(Text& t) {
   const size_t most = std::min(kept_tokens_.size(), t.all.size() - 1);
   const auto differ = std::mismatch(
       kept_tokens_.begin(), kept_tokens_.begin() + static_cast<ptrdiff_t>(most), t.all.begin());
   const auto n = differ.first - kept_tokens_.begin();
   if (runner_->has_state() && static_cast<size_t>(n) != kept_tokens_.size()) return;
+  if (!schedule_.pages.holds(kept_, n)) return;
   schedule_.pages.shrink(kept_, n);
   t.cached = std::exchange(kept_, {}), t.n_cached = n;
 }
@@ -306,8 +321,10 @@ Status Generator::take_step(Made& made, const ScheduledStep& step, const Generat
     const Text& t = made.texts.at(p.id);
     draws = draws || wants_logits(*t.request);
     const auto from = static_cast<size_t>(t.first + p.first);
-    pieces.push_back({schedule_.find(p.id)->cached.pages, p.first,
-                      std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens)), t.longest});
+    const CachedText& cached = schedule_.find(p.id)->cached;
+    pieces.push_back({cached.pages, p.first,
+                      std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens)), t.longest,
+                      cached.ring});
     decodes = decodes || (!caches_ && t.stats->new_tokens > 0);
   }
   Status ran = step.reads ? runner_->read(pieces, draws) : runner_->decode(pieces, draws);

@@ -78,6 +78,11 @@ class Generator {
   // The content of the files is read and checked with the first tokens.
   static Result<std::unique_ptr<Generator>> open(const std::string& path,
                                                  DType dtype = DType::kF32);
+  // Another dtype than open() was given; before prepare(). Error: the family is of f32 alone.
+  Status set_dtype(DType dtype);
+  DType dtype() const { return dtype_; }
+  // Whether the files hold weights in blocks.
+  Result<bool> is_quantised() const;
   Status prepare(const RunnerOptions& options);
   // Tokens that a text may reach, of those asked about before prepare(); without any, the
   // context's.

@@ -38,7 +38,8 @@ Result<bool> map_blocks(const WeightSpec& spec, const std::shared_ptr<ModelWeigh
 Result<std::shared_ptr<ModelWeights>> map_weights(const ModelFiles& files,
                                                   const ModelConfig& config, DType dtype,
                                                   const Rank& rank, Store& store,
-                                                  BlockFormats& formats) {
+                                                  BlockFormats& formats,
+                                                  BlockFormats* dequantised) {
   std::vector<ModelWeights::Weight> weights;
   WeightFiles stored = TEGULA_TRY(files.weights());
   const auto specs = TEGULA_TRY(stored_weights(stored, config));
@@ -51,6 +52,9 @@ Result<std::shared_ptr<ModelWeights>> map_weights(const ModelFiles& files,
   for (size_t i = 0; i < specs.size(); ++i) {
     if (TEGULA_TRY(map_blocks(specs[i], from, dtype, rank, store, formats))) continue;
     const auto& [name, shape] = weights[i];
+    const StoredTensor* stored = from->stored(name);
+    if (dequantised != nullptr && stored != nullptr && stored->format)
+      dequantised->emplace(name, *stored->format);
     const Type type{dtype, specs[i].type.shape};
     const Box box = Box::whole(shape);
     if (const TensorRef t = from->mapped(name, box, dtype); t.data != nullptr) {

@@ -9,11 +9,12 @@
 namespace tegula {
 
 // `rank` is the one whose store it is; the store borrows from the result. `formats` gets those of
-// the weights that stay in blocks, which Context::formats must know. Errors: those of ModelWeights;
-// no memory.
+// the weights that stay in blocks, which Context::formats must know, `dequantised` those of the
+// others that lie in some. Errors: those of ModelWeights; no memory.
 Result<std::shared_ptr<ModelWeights>> map_weights(const ModelFiles& files,
                                                   const ModelConfig& config, DType dtype,
                                                   const Rank& rank, Store& store,
-                                                  BlockFormats& formats);
+                                                  BlockFormats& formats,
+                                                  BlockFormats* dequantised = nullptr);
 
 }  // namespace tegula

@@ -1,7 +1,12 @@
 #include "tegula/serve/runner.h"
 
+#include <set>
+
 #include "tegula/base/algorithm.h"
+#include "tegula/base/block_format.h"
 #include "tegula/base/round.h"
+#include "tegula/models/decoder.h"
+#include "tegula/models/last_logits.h"
 #include "tegula/models/rotary.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
@@ -22,19 +27,24 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   const Shape row = shape.is_one_each ? Shape{shape.tokens, 1} : Shape{1, shape.tokens};
   const Var tokens = ints("tokens", row);
   Decoding d{shape.pages};
+  d.ring = shape.pages, d.ring.count = shape.ring_pages;
   d.positions = b.param("positions", {DType::kI64, row});
   d.slots = ints("slots", {shape.tokens});
   d.seqlens_k = ints("seqlens_k", {shape.texts});
   d.block_table = ints("block_table", {shape.texts, pages});
+  if (shape.ring_pages > 0) {
+    d.ring_slots = ints("ring_slots", {shape.tokens});
+    d.ring_table = ints("ring_table", {shape.texts, pages});
+  }
   if (short_context(config) > 0) d.is_long = ints("is_long", row);
   if (!shape.is_one_each) {
     d.cu_seqlens_q = ints("cu_seqlens_q", {TEGULA_TRY(add(shape.texts, Dim(1)))});
     d.last = ints("last", {shape.texts});
   }
   c.decoding = &d;
-  const Var logits = model_last_logits(c, *model, tokens);
+  const auto [logits, lse] = last_logits(c, *model, tokens, shape.has_lse);
   b.result("logits", logits);
-  if (shape.has_lse) b.result("lse", logsumexp(logits));
+  if (shape.has_lse) b.result("lse", lse);
   if (shape.finds_best) {
     b.result("best", argmax(logits, 1, false));
     b.result("top", reduce_max(logits, {1}));
@@ -49,17 +59,17 @@ Runner::Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& confi
       options_(options),
       pages_of_text_(pages_of_text(config, options)),
       short_context_(short_context(config)),
+      ring_(ring_of(config, options)),
       rank_(options.device ? std::make_unique<Rank>(*options.device)
                            : std::make_unique<Rank>(options.threads)),
       store_(*rank_) {
-  if (options_.chunk == 0)
-    options_.chunk = std::min(pages_of_text_ * kPageSize, config.max_seqlen) *
-                     (options_.caches ? 1 : options_.batch);
+  options_.chunk = chunk_of(config, options);
   const auto t = static_cast<size_t>(std::max(most_read(), options_.batch));
   const auto n = static_cast<size_t>(options_.batch);
   tokens_.resize(t), slots_.resize(t), positions_.resize(t), is_long_.resize(t);
   seqlens_k_.resize(n), last_.resize(n), cu_seqlens_q_.resize(n + 1);
   block_table_.resize(n * static_cast<size_t>(pages_of_text_));
+  if (ring_.pages > 0) ring_slots_.resize(t), ring_table_.resize(block_table_.size());
   logits_.resize(n * static_cast<size_t>(config.vocab_size));
   best_.resize(n), lse_.resize(n);
 }
@@ -71,10 +81,29 @@ int64_t pages_of_text(const ModelConfig& config, const RunnerOptions& options) {
   return (most + kPageSize - 1) / kPageSize;
 }
 
+// What a window leaves out of a long text is saved only if the text is read in chunks.
+int64_t chunk_of(const ModelConfig& config, const RunnerOptions& options) {
+  if (options.chunk > 0) return options.chunk;
+  const int64_t all = std::min(pages_of_text(config, options) * kPageSize, config.max_seqlen);
+  if (!options.caches) return all * options.batch;
+  const int64_t window = options.device == nullptr ? widest_window(config) : 0;
+  return window > 0 && window + kWindowChunk < all ? kWindowChunk : all;
+}
+
+PageRing ring_of(const ModelConfig& config, const RunnerOptions& options) {
+  const int64_t window = widest_window(config), all = pages_of_text(config, options);
+  if (window == 0 || options.device != nullptr || !options.caches) return {};
+  const int64_t chunk = std::min(chunk_of(config, options), config.max_seqlen);
+  const int64_t pages = (window + chunk - 1 + kPageSize - 1) / kPageSize;
+  if (pages >= all) return {};
+  return {window, pages, pages * options.batch};
+}
+
 Result<int64_t> cache_bytes(const ModelConfig& config, const RunnerOptions& options) {
   Module module;
   const int64_t pages = pages_of_text(config, options) * options.batch;
-  const DecodingShape shape{.pages = {pages, kPageSize, options.cache_dtype}};
+  const DecodingShape shape{.pages = {pages, kPageSize, options.cache_dtype},
+                            .ring_pages = ring_of(config, options).count};
   const FuncId f = TEGULA_TRY(build_decoding(module, config, "decode", shape, options.dtype));
   int64_t bytes = 0;
   for (const Param& p : module[f].params)
@@ -86,10 +115,22 @@ Result<std::unique_ptr<Runner>> Runner::create(std::shared_ptr<const ModelFiles>
                                                const ModelConfig& config,
                                                const RunnerOptions& options) {
   std::unique_ptr<Runner> r(new Runner(std::move(files), config, options));
-  r->weights_ =
-      TEGULA_TRY(map_weights(*r->files_, config, options.dtype, *r->rank_, r->store_, r->formats_));
+  BlockFormats dequantised;
+  r->weights_ = TEGULA_TRY(map_weights(*r->files_, config, options.dtype, *r->rank_, r->store_,
+                                       r->formats_, &dequantised));
+  if (options.device != nullptr || options.dtype != DType::kF32) r->note_on(dequantised);
   TEGULA_TRY(r->make_plans());
   return r;
+}
+
+void Runner::note_on(const BlockFormats& dequantised) {
+  std::set<std::string_view> names;
+  for (const auto& [weight, format] : dequantised) names.insert(layout_of(format).name);
+  std::string list;
+  for (const std::string_view name : names) list += cat(list.empty() ? "" : ", ", name);
+  if (!names.empty())
+    notes.push_back(cat(dequantised.size(), " weights in blocks (", list, ") are dequantised to ",
+                        options_.dtype));
 }
 
 Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_one_each) {
@@ -107,6 +148,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
       .is_one_each = is_one_each,
       .pages = {n_pages(), kPageSize, options_.cache_dtype, rank_->device != nullptr},
       .pages_of_text = pages_of_text_,
+      .ring_pages = ring_.count,
       .finds_best = finds_best(),
       .has_lse = options_.has_lse,
       .formats = &formats_};
@@ -129,6 +171,10 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
     if (!is_one_each || (data != cu_seqlens_q_.data() && data != last_.data()))
       TEGULA_TRY(s->bind_input(parameter, data));
   if (short_context_ > 0) TEGULA_TRY(s->bind_input("is_long", is_long_.data()));
+  if (ring_.pages > 0) {
+    TEGULA_TRY(s->bind_input("ring_slots", ring_slots_.data()));
+    TEGULA_TRY(s->bind_input("ring_table", ring_table_.data()));
+  }
   return s;
 }
 
@@ -151,9 +197,18 @@ Status Runner::check(std::span<const Piece> pieces, int64_t most_tokens) {
     if (p.first + n > room)
       return invalid_argument(cat(n, " tokens after ", p.first, " do not fit ", p.pages.size(),
                                   " pages of ", kPageSize));
-    for (const int32_t page : p.pages)
-      if (page < 0 || page >= n_pages())
-        return invalid_argument(cat("page ", page, " is not one of the cache's ", n_pages()));
+    const int64_t in_ring = std::min(ring_.pages, (p.first + n + kPageSize - 1) / kPageSize);
+    if (static_cast<int64_t>(p.ring.size()) < in_ring)
+      return invalid_argument(cat(p.first + n, " tokens need ", in_ring,
+                                  " pages of layers with a window, and have ", p.ring.size()));
+    const auto are_pages = [](std::span<const int32_t> some, int64_t all) -> Status {
+      for (const int32_t page : some)
+        if (page < 0 || page >= all)
+          return invalid_argument(cat("page ", page, " is not one of the cache's ", all));
+      return {};
+    };
+    TEGULA_TRY(are_pages(p.pages, n_pages()));
+    TEGULA_TRY(are_pages(p.ring, ring_.count));
     for (const int32_t id : p.tokens)
       if (id < 0 || id >= config_.vocab_size)
         return invalid_argument(cat("token ", id, " is not in the vocabulary of ",
@@ -173,17 +228,23 @@ Status Runner::check(std::span<const Piece> pieces, int64_t most_tokens) {
 // that none of those asked for sees: so a device's steps are made ready, and captured, once a page
 // and not once a token.
 void Runner::lay_out(std::span<const Piece> pieces, bool pads) {
+  constexpr auto kSize = static_cast<int32_t>(kPageSize);
+  const auto ring_page = [&](std::span<const int32_t> ring, int64_t page) {
+    return ring[static_cast<size_t>(page % ring_.pages)];
+  };
   size_t t = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto& [pages, first, tokens, longest] = pieces[i];
+    const auto& [pages, first, tokens, longest, ring] = pieces[i];
     const bool is_long = longest == 0 || longest > short_context_;
     const size_t begin = t;
     cu_seqlens_q_[i] = static_cast<int32_t>(t);
     int64_t at = first;
     for (const int32_t token : tokens) {
       const auto page = pages[static_cast<size_t>(at / kPageSize)];
+      const auto row = static_cast<int32_t>(at % kPageSize);
+      if (ring_.pages > 0) ring_slots_[t] = ring_page(ring, at / kPageSize) * kSize + row;
       tokens_[t] = token, positions_[t] = at;
-      slots_[t++] = page * static_cast<int32_t>(kPageSize) + static_cast<int32_t>(at % kPageSize);
+      slots_[t++] = page * kSize + row;
       ++at;
     }
     last_[i] = static_cast<int32_t>(t) - 1;
@@ -196,6 +257,9 @@ void Runner::lay_out(std::span<const Piece> pieces, bool pads) {
     const auto row = block_table_.begin() + static_cast<int64_t>(i) * pages_of_text_;
     const auto n = std::min(static_cast<int64_t>(pages.size()), pages_of_text_);
     std::fill_n(std::copy_n(pages.begin(), n, row), pages_of_text_ - n, 0);
+    for (int64_t j = 0; ring_.pages > 0 && j < pages_of_text_; ++j)
+      ring_table_[i * static_cast<size_t>(pages_of_text_) + static_cast<size_t>(j)] =
+          j * kPageSize < at ? ring_page(ring, j) : 0;
   }
   cu_seqlens_q_[pieces.size()] = static_cast<int32_t>(t);
 }

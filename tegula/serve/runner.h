@@ -24,13 +24,16 @@
 namespace tegula {
 
 inline constexpr int64_t kPageSize = 64;  // of the cache: a block of keys, read where it lies
+inline constexpr int64_t kWindowChunk = 512;
 
 struct RunnerOptions {
   int threads = 0;           // 0: all
   Device* device = nullptr;  // where the model runs; null: on the CPU
   bool captures = true;      // a device's steps are one graph (runtime/device_steps.h)
   int64_t batch = 1;
-  int64_t chunk = 0;    // tokens that are read at once, at most; 0: the context; all texts' if not
+  // Tokens that are read at once, at most; 0: the context, where layers have a window kWindowChunk;
+  // all texts' without a cache.
+  int64_t chunk = 0;
   bool caches = true;   // false: for a token all of its text is read again, as without a KV cache
   int64_t longest = 0;  // tokens that a text may reach, of which the cache has room; 0: the context
   DType dtype = DType::kF32;
@@ -48,6 +51,7 @@ struct DecodingShape {
   bool is_one_each = true;
   CachePages pages;
   int64_t pages_of_text = 0;  // at most; 0: those of the context
+  int64_t ring_pages = 0;     // of layers with a window; 0: these have pages like the others
   bool finds_best = false;    // also the result best [n]: each row's largest logit
   bool has_lse = false;       // also the result lse [n]: log of the sum of exp of each row's logits
   const BlockFormats* formats = nullptr;  // of weights that lie in blocks; null: none does
@@ -60,6 +64,11 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
 
 // Pages that a text may have: of the tokens that it may reach, or of the context.
 int64_t pages_of_text(const ModelConfig& config, const RunnerOptions& options);
+// Tokens that are read at once; the ring in which layers with a window keep what they see and what
+// a chunk adds, window + chunk - 1 tokens, unless that is the whole text. On a device there is
+// none.
+int64_t chunk_of(const ModelConfig& config, const RunnerOptions& options);
+PageRing ring_of(const ModelConfig& config, const RunnerOptions& options);
 // The bytes of the states that a decoding function carries, the cache above all.
 Result<int64_t> cache_bytes(const ModelConfig& config, const RunnerOptions& options);
 
@@ -72,10 +81,11 @@ class Runner {
                                                 const RunnerOptions& options);
 
   struct Piece {
-    std::span<const int32_t> pages;   // that the text has, in order
-    int64_t first = 0;                // position of the first of these tokens
-    std::span<const int32_t> tokens;  // behind those that the pages hold
-    int64_t longest = 0;              // tokens that the text may reach; 0: the context
+    std::span<const int32_t> pages;      // that the text has, in order
+    int64_t first = 0;                   // position of the first of these tokens
+    std::span<const int32_t> tokens;     // behind those that the pages hold
+    int64_t longest = 0;                 // tokens that the text may reach; 0: the context
+    std::span<const int32_t> ring = {};  // pages that it has of layers with a window
   };
   // As many pieces as the batch holds, of different texts, and as many tokens as a chunk; a model
   // with a state reads one piece. logits(i) are those after piece i. If only the largest is wanted
@@ -99,7 +109,7 @@ class Runner {
   int64_t peak_bytes() const { return rank_->memory.peak_bytes(); }
   bool has_state() const { return has_state_; }
   // All pages of the cache.
-  PagePool pages() const { return {n_pages(), kPageSize}; }
+  PagePool pages() const { return {n_pages(), kPageSize, ring_}; }
   // Whether some weights are computed on in the blocks that they lie in.
   bool has_blocks() const { return !formats_.empty(); }
   std::vector<std::string> notes;  // for people: what the tuner did
@@ -107,6 +117,7 @@ class Runner {
  private:
   Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& config,
          const RunnerOptions& options);
+  void note_on(const BlockFormats& dequantised);
   Status make_plans();
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
   int64_t n_pages() const { return options_.batch * pages_of_text_; }
@@ -122,6 +133,7 @@ class Runner {
   ModelConfig config_;
   RunnerOptions options_;
   int64_t pages_of_text_, short_context_;
+  PageRing ring_;
   std::unique_ptr<Rank> rank_;
   Store store_;
   std::shared_ptr<ModelWeights> weights_;  // the store borrows from it
@@ -131,6 +143,7 @@ class Runner {
   std::unique_ptr<Session> prefill_, decode_;
   // Parameters of both plans, as Decoding names them.
   std::vector<int32_t> tokens_, slots_, seqlens_k_, block_table_, cu_seqlens_q_, last_;
+  std::vector<int32_t> ring_slots_, ring_table_;
   std::vector<int64_t> positions_;
   std::vector<int32_t> is_long_;
   std::vector<float> logits_, lse_;

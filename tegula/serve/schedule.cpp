@@ -6,36 +6,52 @@ namespace tegula {
 
 namespace {
 
-// Pages that texts under way have not taken and may still need.
-int64_t promised(const BatchSchedule& s) {
-  int64_t n = 0;
-  for (const ScheduledText& t : s.texts)
-    n += s.pages.pages_of(t.most_tokens) - static_cast<int64_t>(t.cached.pages.size());
-  return n;
+// Pages, and those of layers with a window, that a text has not taken and may still need.
+struct Needs {
+  int64_t pages = 0, in_rings = 0;
+};
+Needs needs_of(const ScheduledText& t, const PagePool& pages) {
+  return {pages.pages_of(t.most_tokens) - static_cast<int64_t>(t.cached.pages.size()),
+          pages.ring_pages_of(t.most_tokens) - static_cast<int64_t>(t.cached.ring.size())};
+}
+// Those that are free, and no text under way may still need.
+Needs room_in(const BatchSchedule& s) {
+  Needs room{s.pages.n_free(), s.pages.n_free_in_rings()};
+  for (const ScheduledText& t : s.texts) {
+    const Needs needs = needs_of(t, s.pages);
+    room.pages -= needs.pages, room.in_rings -= needs.in_rings;
+  }
+  return room;
 }
 
 Status check_arrival(const ScheduledText& t, const PagePool& pages) {
   const auto has = static_cast<int64_t>(t.cached.pages.size());
   const int64_t needs = pages.pages_of(t.cached.n_tokens);
-  if (t.n_unread >= 1 && t.cached.n_tokens + t.n_unread <= t.most_tokens && has == needs) return {};
+  const bool has_ring =
+      static_cast<int64_t>(t.cached.ring.size()) == pages.ring_pages_of(t.cached.n_tokens);
+  if (has_ring && t.n_unread >= 1 && t.cached.n_tokens + t.n_unread <= t.most_tokens &&
+      has == needs)
+    return {};
   return invalid_argument(cat("text ", t.id, " has ", t.n_unread, " tokens to read behind ",
                               t.cached.n_tokens, " and may have ", t.most_tokens, " in all, with ",
                               has, " pages: it must have 1 at least, and ", needs, " pages"));
 }
 
 Result<int64_t> admit(BatchSchedule& s, std::span<const ScheduledText> arrivals, int64_t batch) {
-  int64_t n = 0, room = s.pages.n_free() - promised(s);
+  int64_t n = 0;
+  Needs room = room_in(s);
   for (const ScheduledText& t : arrivals) {
     if (static_cast<int64_t>(s.texts.size()) >= batch) break;
     TEGULA_TRY(check_arrival(t, s.pages));
-    const int64_t needs =
-        s.pages.pages_of(t.most_tokens) - static_cast<int64_t>(t.cached.pages.size());
-    if (needs > room && s.texts.empty())
-      return out_of_memory(cat("a text of ", t.most_tokens, " tokens needs ", needs, " pages of ",
-                               s.pages.page_size(), " tokens, and of ", s.pages.n_pages(), " ",
-                               room, " are free: give the cache more pages"));
-    if (needs > room) break;
-    room -= needs;
+    const Needs needs = needs_of(t, s.pages);
+    const bool fits = needs.pages <= room.pages && needs.in_rings <= room.in_rings;
+    if (!fits && s.texts.empty())
+      return out_of_memory(cat("a text of ", t.most_tokens, " tokens needs ", needs.pages,
+                               " pages of ", s.pages.page_size(), " tokens, and of ",
+                               s.pages.n_pages(), " ", room.pages,
+                               " are free: give the cache more pages"));
+    if (!fits) break;
+    room.pages -= needs.pages, room.in_rings -= needs.in_rings;
     s.texts.push_back(t);
     ++n;
   }

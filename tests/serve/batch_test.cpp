@@ -199,7 +199,8 @@ TEST_P(Batch, LogitsHaveTheBitsOfATextAlone) {
         pieces.push_back(
             {schedule.find(p.id)->cached.pages, p.first,
              std::span<const int32_t>(tokens[static_cast<size_t>(p.id)])
-                 .subspan(static_cast<size_t>(p.first), static_cast<size_t>(p.n_tokens))});
+                 .subspan(static_cast<size_t>(p.first), static_cast<size_t>(p.n_tokens)),
+             0, schedule.find(p.id)->cached.ring});
       const Status st = step->reads ? (*r)->read(pieces) : (*r)->decode(pieces);
       EXPECT_TRUE(st.ok()) << st.error().to_string();
       for (size_t i = 0; i < pieces.size(); ++i) {

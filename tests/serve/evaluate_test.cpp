@@ -74,15 +74,37 @@ std::vector<float> training_losses(const std::string& path, const std::vector<in
   return losses;
 }
 
+// A model so wide that mode exact sums its products in shards, but for the loss's.
+std::string wide_model() {
+  const std::string dir = ::testing::TempDir() + "evaluate_wide";
+  if (path_exists(dir + "/out/latest")) return dir + "/out";
+  EXPECT_TRUE(make_directories(dir).ok());
+  TrainConfig c;
+  c.data = dir + "/text.txt", c.out = dir + "/out";
+  std::string text;
+  for (int i = 0; i < 800; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 23);
+  EXPECT_TRUE(write_file(c.data, text).ok());
+  c.model.type = "llama", c.model.max_seqlen = kContext;
+  c.model.n_layers = 1, c.model.n_heads = 8, c.model.d_model = 512, c.model.d_ff = 64;
+  c.batch = 1, c.seqlen = 16, c.steps = 1, c.eval_every = 0, c.threads = 2;
+  auto t = Trainer::create(c);
+  EXPECT_TRUE(t.ok()) << t.error().to_string();
+  EXPECT_TRUE((*t)->run(std::atomic<bool>{false}).ok());
+  return c.out;
+}
+
 struct Setting {
   const char* type;
   DType dtype;
+  std::string model() const {
+    return type == std::string_view("wide") ? wide_model() : model_of(type);
+  }
 };
 class Evaluate : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(Evaluate, LossesAreTheTermsOfTrainings) {
-  const auto& [type, dtype] = GetParam();
-  const std::string model = model_of(type);
+  const DType dtype = GetParam().dtype;
+  const std::string model = GetParam().model();
   const auto row = ids(70);
   for (const Mode mode : {Mode::kExact, Mode::kFast}) {
     const auto want = training_losses(model, row, dtype, mode);
@@ -95,9 +117,34 @@ TEST_P(Evaluate, LossesAreTheTermsOfTrainings) {
   }
 }
 
+// What generation says of the tokens that it draws are the terms of training's loss, too.
+TEST_P(Evaluate, LossesAreThoseThatGenerationSays) {
+  const DType dtype = GetParam().dtype;
+  const std::string model = GetParam().model();
+  if (dtype == DType::kBF16 && Target::this_cpu(1).isa == Isa::kAmx)
+    GTEST_SKIP() << "AMX decodes bf16 in another order than it reads";
+  for (const Mode mode : {Mode::kExact, Mode::kFast}) {
+    auto g = Generator::load(model, {.threads = 2, .dtype = dtype, .mode = mode, .has_lse = true});
+    ASSERT_TRUE(g.ok()) << g.error().message;
+    std::vector<int32_t> row = ids(40);
+    std::vector<TokenScore> scores;
+    TextRequest r{"", 60, {.temperature = 3, .seed = 5}, [](void*, std::string_view) {}, nullptr};
+    r.ids = row, r.scores = &scores, r.n_best = 2;
+    GenerateStats stats;
+    const Status st = (*g)->generate(r, stats, {.at_end_of_text = false});
+    ASSERT_TRUE(st.ok()) << st.error().message;
+    std::vector<float> said;
+    for (const TokenScore& s : scores) row.push_back(s.token), said.push_back(-s.log_probability);
+    const auto e = run(model, {row}, {.threads = 2, .dtype = dtype, .mode = mode});
+    ASSERT_EQ(said.size(), 60u);
+    EXPECT_EQ(std::vector<float>(e.losses.end() - 60, e.losses.end()), said)
+        << static_cast<int>(mode);
+  }
+}
+
 TEST_P(Evaluate, BitsDependOnNeitherThreadsNorBatch) {
-  const auto& [type, dtype] = GetParam();
-  const std::string model = model_of(type);
+  const DType dtype = GetParam().dtype;
+  const std::string model = GetParam().model();
   const TokenRows rows = {ids(70), ids(20), ids(45)};
   EvaluateOptions o{.threads = 1, .context = 16, .stride = 5, .dtype = dtype};
   const auto want = run(model, rows, o);
@@ -116,7 +163,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Setting{"gpt2", DType::kF32}, Setting{"llama", DType::kF32},
                       Setting{"llama", DType::kBF16},
                       Setting{"gemma2", DType::kF32},  // capped logits
-                      Setting{"moe", DType::kF32}, Setting{"lstm", DType::kF32}),
+                      Setting{"moe", DType::kF32}, Setting{"lstm", DType::kF32},
+                      Setting{"gpt2", DType::kBF16}, Setting{"mistral", DType::kF32},
+                      Setting{"wide", DType::kF32}, Setting{"wide", DType::kBF16}),
     [](const auto& info) { return cat(info.param.type, "_", info.param.dtype); });
 
 TEST(Evaluation, LogitsAreThoseOfGeneration) {

@@ -10,7 +10,9 @@ extern constinit const KernelDef logsumexp_rows{
     .doc = "two passes over a row in L1; threads over rows",
     .priority = 100,
     .supports =
-        [](const KernelQuery& q) { return rows_supported(q) && q.out[0].dtype == DType::kF32; },
+        [](const KernelQuery& q) {
+          return rows_supported(q) && q.out[0].dtype == DType::kF32 && !q.attrs->flag("by_blocks");
+        },
     .workspace_bytes = rows_workspace_bytes,
     .launch = [](const KernelCall& call) { isa_table().logsumexp(call); },
 };

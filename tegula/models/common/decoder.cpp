@@ -289,6 +289,16 @@ int64_t window_by_type(const ModelConfig& m, int64_t layer) {
 }
 int64_t window_of_all(const ModelConfig& m, int64_t) { return m.size(setting::kWindow); }
 
+int64_t widest_window(const ModelConfig& m) {
+  const auto model = find_model(m.type);
+  if (!model.ok() || (*model)->decoder == nullptr) return 0;
+  const Decoder d = (*model)->decoder(m);
+  int64_t widest = 0;
+  for (int64_t layer = 0; d.window != nullptr && layer < m.n_layers; ++layer)
+    widest = std::max(widest, d.window(m, layer));
+  return widest;
+}
+
 bool is_from_first_window(const ModelConfig& m, int64_t layer) {
   return m.size(setting::kWindow) > 0 && layer >= m.size(setting::kFirstWindow);
 }

@@ -2,11 +2,13 @@
 
 #include "tegula/base/position_runs.h"
 #include "tegula/models/decoder.h"
+#include "tegula/models/last_logits.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/blocks.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/linear_cross_entropy.h"
 #include "tegula/ops/math.h"
+#include "tegula/ops/table.h"
 
 namespace tegula {
 
@@ -70,11 +72,10 @@ void Context::carry(const std::string& name, Var next) {
 }
 
 // All keys (or values) so far: the cache, in pages, with those of this call's tokens.
-Var Context::appended(const std::string& name, Var fresh) {
-  const CachePages& pages = decoding->pages;
+Var Context::appended(const std::string& name, Var fresh, const CachePages& pages, Var slots) {
   const int64_t heads = fresh.dim(2).bound(), d = fresh.dim(3).bound();
   const Type type{pages.dtype.value_or(dtype), {pages.count * pages.size, heads, d}};
-  const Var rows = b.param("cache." + name, type, Role::kState), slots = decoding->slots;
+  const Var rows = b.param("cache." + name, type, Role::kState);
   const Var row = cast(reshape(fresh, {slots.dim(0), heads, d}), type.dtype);
   const Var stored = scatter(rows, slots, row, 0, ScatterMode::kSet);
   keep(name, stored);
@@ -106,13 +107,17 @@ Var Context::attend(Var q, Var k, Var v, int64_t layer, AttentionOptions o) {
 }
 
 Var Context::attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOptions o) {
-  k = appended(cat("k.", layer), k);
-  v = appended(cat("v.", layer), v);
-  o.seqlens_k = decoding->seqlens_k, o.block_table = decoding->block_table;
+  const bool in_ring = o.window_left >= 0 && decoding->ring_slots.valid();
+  const CachePages& pages = in_ring ? decoding->ring : decoding->pages;
+  const Var slots = in_ring ? decoding->ring_slots : decoding->slots;
+  k = appended(cat("k.", layer), k, pages, slots);
+  v = appended(cat("v.", layer), v, pages, slots);
+  o.seqlens_k = decoding->seqlens_k;
+  o.block_table = in_ring ? decoding->ring_table : decoding->block_table;
   o.cu_seqlens_q = decoding->cu_seqlens_q;
   // It reads the cache where it lies, in whatever dtype, and computes in f32.
   const DType of_q = q.dtype(), of_k = k.dtype();
-  if (of_q != of_k) q = cast(q, decoding->pages.rounds_queries ? of_k : DType::kF32);
+  if (of_q != of_k) q = cast(q, pages.rounds_queries ? of_k : DType::kF32);
   return cast(attention(q, k, v, o).o, of_q);
 }
 
@@ -155,8 +160,10 @@ static bool has_more_than_products(const ModelDef& model, const ModelConfig& con
 
 Var hidden_logits(Context& c, const ModelDef& model, Var h) {
   if (model.before_head != nullptr) h = model.before_head(c, h);
-  Var y =
-      dot(h.rank() == 2 ? "b d, v d -> b v" : "b s d, v d -> b s v", h, model.head(c), DType::kF32);
+  // Without the shards of mode exact, which the loss's products have not: its head is cut by rows.
+  Attrs attrs{{"dims", std::string(h.rank() == 2 ? "b d, v d -> b v" : "b s d, v d -> b s v")}};
+  if (h.dtype() != DType::kF32) attrs.set("out", DType::kF32);
+  Var y = c.b.emit(dot_op, std::move(attrs), {h, model.head(c)});
   if (model.head_bias != nullptr) y = y + cast(model.head_bias(c), DType::kF32);
   const double most = logit_cap(model, c.config);
   return most > 0 ? tanh(y * (1 / most)) * most : y;
@@ -168,12 +175,19 @@ Var hidden_loss(Context& c, const ModelDef& model, Var h, Var targets) {
   return cross_entropy_loss(h, model.head(c), targets);
 }
 
+// In the order in which the loss's op has it, or the loss of logits that are more than products.
+static Var lse_of(Context& c, const ModelDef& model, Var logits) {
+  Attrs attrs;
+  if (!has_more_than_products(model, c.config)) attrs.set("by_blocks", true);
+  return c.b.emit(logsumexp_op, std::move(attrs), {logits});
+}
+
 Var hidden_losses(Context& c, const ModelDef& model, Var h, Var targets) {
   const bool has_blocks = c.formats != nullptr && !c.formats->empty();
   if (has_blocks || has_more_than_products(model, c.config)) {
     const Var x = hidden_logits(c, model, h);
     const int last = x.rank() - 1;
-    return logsumexp(x) - squeeze(gather(x, unsqueeze(targets, -1), last, last), -1);
+    return lse_of(c, model, x) - squeeze(gather(x, unsqueeze(targets, -1), last, last), -1);
   }
   const LinearCrossEntropy p = linear_cross_entropy(h, model.head(c), targets);
   return p.lse - p.picked;
@@ -194,12 +208,17 @@ Var model_logits(Context& c, const ModelDef& model, Var tokens) {
   return hidden_logits(c, model, h);
 }
 
-Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
+LastLogits last_logits(Context& c, const ModelDef& model, Var tokens, bool wants_lse) {
   const Var h = model.hidden(c, tokens);
   const Scope at(c.b, "head");
   const Var last = c.decoding->last;
-  const Var rows = reshape(h, Shape{h.dim(last.valid() ? 1 : 0), h.dim(2)});
-  return hidden_logits(c, model, last.valid() ? gather(rows, last, 0) : rows);
+  Var rows = reshape(h, Shape{h.dim(last.valid() ? 1 : 0), h.dim(2)});
+  if (last.valid()) rows = gather(rows, last, 0);
+  const Var logits = hidden_logits(c, model, rows);
+  return {logits, wants_lse ? lse_of(c, model, logits) : Var()};
+}
+Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
+  return last_logits(c, model, tokens, false).logits;
 }
 
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config) {

@@ -1,5 +1,6 @@
 // y = log of the sum of exp(x) over the last dim, in f32 (f64 for f64). Rows of -inf, or without
-// elements, give -inf.
+// elements, give -inf. With by_blocks kernels go over the row as linear_cross_entropy does, so that
+// the lse of logits is its lse, bit by bit.
 #include "tegula/ops/common/rows.h"
 
 namespace tegula {
@@ -42,6 +43,8 @@ constinit const OpDef logsumexp_op = {
     .group = "reduction",
     .dims = "... d -> ...",
     .types = "F -> A",
+    .attrs = {{"by_blocks", AttrKind::kBool, false,
+               "in blocks of the row one after the other, as linear_cross_entropy"}},
     .split = {{"d", Combine::kLogSumExp}},
     .flops = [](const OpCall& c) { return 4 * c.in[0].shape.numel() + 2 * c.out[0].shape.numel(); },
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
@@ -65,6 +68,12 @@ constinit const OpDef logsumexp_op = {
               {"some are -inf",
                {{{f32, {2, 2}}, 0, 0, {0.5, -inf, -inf, -inf}, false}},
                {},
+               "",
+               false},
+              {"by blocks", {{{f32, {3, 150}}, -9, 9}}, {{"by_blocks", true}}},
+              {"by blocks, all but one are -inf",
+               {{{f32, {2, 2}}, 0, 0, {-inf, 0.5, -inf, -inf}, false}},
+               {{"by_blocks", true}},
                "",
                false},
               {"no elements", {{{f32, {3, 0}}, -1, 1, {}, false}}, {}, "", false},

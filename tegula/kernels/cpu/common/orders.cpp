@@ -46,6 +46,8 @@ bool has_quantised_rows(const KernelQuery& q) { return q.in.size() == 3; }
 
 bool has_bf16_tokens(const KernelQuery& q) { return q.in[0].dtype == DType::kBF16; }
 
+bool is_by_blocks(const KernelQuery& q) { return q.attrs->flag("by_blocks"); }
+
 constexpr OrderDef kOrders[] = {
     {"attention", "amx_kb64", "kb64, scores in pairs of k", Isa::kAmx, decodes},
     {"attention", "amx_kb512", "chunks of 512 keys, sums in pairs of k", Isa::kAmx, attends},
@@ -59,6 +61,8 @@ constexpr OrderDef kOrders[] = {
     {"dot_blocks", "i32_groups", "groups of whole numbers exactly, one chain of fma over them",
      Isa::kPortable, has_quantised_rows},
     {"dot_blocks", "fma_chain", "as dot's"},
+    {"logsumexp", "kb64", "blocks of 64 columns", Isa::kPortable, is_by_blocks},
+    {"logsumexp", "lane16", "16 partials"},
     {"linear_cross_entropy", "amx_kb64", "kb64, logits in pairs of k", Isa::kAmx, has_bf16_tokens},
     {"linear_cross_entropy", "kb64", "blocks of 64 columns, logits chains of fma"},
     {"linear_cross_entropy_bwd", "amx_kb64", "kb64, sums in pairs of k", Isa::kAmx,

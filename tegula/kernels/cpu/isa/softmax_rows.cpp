@@ -1,12 +1,12 @@
-// softmax, log_softmax, logsumexp and softmax's gradient; sums in order "lane16".
+// softmax, log_softmax, logsumexp and softmax's gradient; sums in order "lane16", or "kb64" of
+// common/cross_entropy.h.
+#include "tegula/kernels/cpu/isa/cross_entropy_rows.h"
 #include "tegula/kernels/cpu/isa/row_io.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr float kInf = __builtin_inff();
-
 float log_of(float x) {
   float t[kLanes];
   store(t, log(set1(x)));
@@ -82,9 +82,18 @@ void logsumexp(const KernelCall& call) {
   const RowIo x(call.in[0]);
   const RowScalars y(call.out[0]);
   const int64_t d = x.length();
+  const bool by_blocks = call.attrs->flag("by_blocks");
   for_row_runs(call, x.count(), d, [&](int64_t first, int64_t last, float* scratch) {
     for (int64_t row = first; row < last; ++row) {
-      const RowSum r = exp_sum(x.read(row, scratch), d, nullptr, true);
+      const float* p = x.read(row, scratch);
+      if (by_blocks) {
+        float m = -kInf, l = 0;
+        for (int64_t j = 0; j < d; j += kVocabBlock)
+          add_logits(p + j, cut(kVocabBlock, d - j), m, l);
+        y[row] = log_sum(m, l);
+        continue;
+      }
+      const RowSum r = exp_sum(p, d, nullptr, true);
       y[row] = r.top + log_of(r.sum);
     }
     count(call, (last - first) * (4 * d + 2));
