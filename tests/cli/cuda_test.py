@@ -12,6 +12,8 @@ import tempfile
 import unittest
 from xml.etree import ElementTree
 
+import blocks_test
+
 TEGULA = os.environ.get("TEGULA_BIN", "build/cuda/tegula")
 FAKE = os.environ.get("TEGULA_FAKE_DRIVER", "build/cuda/libfake_cuda_driver.so")
 EMULATED = os.environ.get("TEGULA_EMULATED_NVRTC", "build/cuda/libemulated_nvrtc.so")
@@ -369,6 +371,27 @@ class CudaTest(unittest.TestCase):
             texts = [json.loads(each.stdout)["texts"] for each in made]
             self.assertEqual(texts[0], texts[1], family)
             self.assertEqual(texts[0], texts[2], family)
+
+    def test_weights_in_blocks_are_dequantised(self):
+        maker = blocks_test.Blocks()
+        maker.dir = self.dir
+        command = ("generate", "--model", str(maker.gguf()), "--prompt", "The roof tiles", "--max-tokens", "6", "--temperature", "0",
+                   "--ignore-eos", "--json", "--device")
+        note = "15 weights in blocks (IQ4_NL, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0) are dequantised to "
+        texts = {}
+        for flags in (("cuda",), ("cuda", "--dtype", "bf16"), ("cuda", "--dtype", "f32"), ("cpu", "--dtype", "bf16"),
+                      ("cpu", "--activations", "f32", "--mode", "fast")):
+            done = self.tool(*command, *flags, **EMULATED_GPU)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            dtype = "f32" if "f32" in flags else "bf16"
+            self.assertEqual(note + dtype in done.stderr, "--activations" not in flags, done.stderr)
+            texts[flags] = json.loads(done.stdout)["text"]
+        self.assertEqual(texts["cuda",], texts["cuda", "--dtype", "bf16"])
+        self.assertEqual(texts["cuda", "--dtype", "f32"], texts["cpu", "--activations", "f32", "--mode", "fast"])
+        done = self.tool(*command, "cuda", "--activations", "int8", **EMULATED_GPU)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("not in bf16 on cuda", done.stderr)
+        self.refused(self.tool(*command, "cuda", TEGULA_CUDA_DRIVER=NO_DRIVER), "no CUDA driver", code=MACHINE)
 
     def test_kernels_of_another_architecture(self):
         self.train_error(self.train_emulated("--device", "cuda", FAKE_CUDA_LOAD="209"), "another architecture",
