@@ -1,7 +1,12 @@
 """The repository's checkers, each against a tree with a planted mistake."""
 
 import importlib.util
+import io
 import json
+import os
+import pathlib
+import shutil
+import stat
 import subprocess
 import sys
 import unittest
@@ -415,6 +420,47 @@ totals: 532
         self.assertEqual((profile.calls[run, dot], profile.cost[run, dot]), (2, 500))
         self.assertEqual(profile.within("tegula::Session::run("), 520)
         self.assertEqual(profile.total(), 9 + 500 + 11 + 1)
+
+
+class EmulatedCpu(ToolTest):
+    TOOL = ROOT / "tools" / "emulated_cpu.py"
+    spec = importlib.util.spec_from_file_location("emulated_cpu", TOOL)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+
+    def entries(self, archive):
+        """Name, mode and bytes of each file of an archive: fields of 8 hexadecimal digits, names and bytes at multiples of 4."""
+        at = 0
+        while at < len(archive):
+            self.assertEqual(archive[at:at + 6], b"070701")
+            field = [int(archive[at + 6 + 8 * i:at + 14 + 8 * i], 16) for i in range(13)]
+            name = archive[at + 110:at + 110 + field[11] - 1].decode()
+            data = at + (110 + field[11] + 3) // 4 * 4
+            yield name, field[1], archive[data:data + field[6]]
+            at = data + (field[6] + 3) // 4 * 4
+
+    def test_a_program_is_carried_with_its_libraries_and_the_folders_above(self):
+        out = io.BytesIO()
+        archive = self.tool.Archive(out)
+        archive.carry(pathlib.Path(shutil.which("env")))
+        archive.carry(self.write("some/text", "abcde"))
+        archive.close()
+        found = {name: (mode, data) for name, mode, data in self.entries(out.getvalue())}
+        text = str(self.tree / "some/text").strip("/")
+        self.assertEqual(found[text], (stat.S_IFREG | 0o644, b"abcde"))
+        self.assertEqual(found[os.path.dirname(text)], (stat.S_IFDIR | 0o755, b""))
+        self.assertTrue([name for name in found if "/libc.so" in name])
+        self.assertIn("TRAILER!!!", found)
+
+    def test_what_is_missing_is_named(self):
+        for arguments, message in (([], "needs --cpu MODEL and a command"),
+                                   (["--cpu", "x", "--env", "A", "true"], "--env A: wants NAME=VALUE"),
+                                   (["--cpu", "x", "--system", self.tree, "true"], "bochs bochsbios vgabios")):
+            if "--system" in arguments and os.geteuid() != 0:
+                message = "--system needs root"
+            done = subprocess.run([sys.executable, self.TOOL, *arguments], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(message, done.stderr)
 
 
 if __name__ == "__main__":
