@@ -1,13 +1,14 @@
 """Random steps of training in mode exact on random meshes: weights and optimizer state of one rank, byte for byte.
 
 A case is its number's own: a family, sizes, a dtype and settings, one rank's run, and three meshes of up to 8 ranks that
-divide it. A few dozen in ctest; for 20 minutes by `script/test -C Sweep -R ranks_sweep`.
+divide it, as threads of one process or of several. A few dozen in ctest; for 20 minutes by `script/test -C Sweep -R ranks_sweep`.
   TEGULA_SWEEP_SECONDS=S  goes on for so long
   TEGULA_SWEEP_FROM=N     begins at case N
 """
 
 import itertools
 import json
+import math
 import os
 import random
 import shlex
@@ -94,8 +95,17 @@ class Draw:
             flags.append(f"--optimizer {r.choice(('sgd', 'momentum'))}")
         self.flags = " ".join(flags).split()
         self.on_meshes = [self.on_mesh(r, mesh) for mesh in self.some_meshes(r, batch, seqlen, family, heads)]
+        self.on_meshes = [flags + self.in_processes(f"{number} {i}", flags) for i, flags in enumerate(self.on_meshes)]
         if r.random() < .2:
             self.on_meshes.append(["--checkpoint", "sqrt"])
+
+    @staticmethod
+    def in_processes(seed, flags):
+        """Half of the meshes, ranks shared out as anything divides them."""
+        r = random.Random(seed)
+        n = math.prod(int(axis.split("=")[1]) for axis in flags[1].split(","))
+        divisors = [p for p in range(2, n + 1) if n % p == 0]
+        return ["--processes", str(r.choice(divisors))] if r.random() < .5 else []
 
     @staticmethod
     def some_meshes(r, batch, seqlen, family, heads):
