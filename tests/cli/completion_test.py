@@ -27,7 +27,7 @@ class Bash(CliTest):
         self.assertNotIn("--lr", self.complete("tegula plan --l"))
         self.assertIn("--causal", self.complete("tegula bench attention --c"))
         self.assertEqual(self.complete("tegula train --model "),
-                         ["decoder", "gemma2", "gemma3", "gpt2", "gpt_neox", "llama", "lstm", "mistral",
+                         ["bert", "decoder", "gemma2", "gemma3", "gpt2", "gpt_neox", "llama", "lstm", "mistral",
                           "mlp", "moe", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe",
                           "smollm3", "starcoder2"])
         self.assertEqual(self.complete("tegula train --data x --optimizer a"), ["adamw"])
