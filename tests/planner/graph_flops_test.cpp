@@ -83,7 +83,8 @@ TEST(GraphFlops, AWindowIsCountedKeyByKey) {
 }
 
 TEST(GraphFlops, ToySizesOfAllDecoders) {
-  for (const char* family : {"gpt2", "llama", "qwen2", "mistral", "gemma2", "moe", "decoder", "bert"}) {
+  for (const char* family :
+       {"gpt2", "llama", "qwen2", "mistral", "gemma2", "moe", "decoder", "bert"}) {
     ModelConfig c;
     c.type = family, c.vocab_size = 97, c.n_layers = 3, c.n_heads = 4, c.d_model = 32;
     c.max_seqlen = 48, c.n_experts = 4, c.n_experts_per_token = 2;
