@@ -68,8 +68,11 @@ float defined(const Case& c, const Tensor& x, const Tensor& d, const BlockValues
 void check_case(const Case& c, Rng& rng) {
   Tensor x(DType::kI8, {c.m, c.k()}), d(DType::kF32, {c.m, c.k() / 32}),
       w(DType::kU8, {c.n, c.blocks * c.layout().n_bytes}), out(DType::kF32, {c.m, c.n});
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.put(i, c.extreme ? (i % 3 == 0 ? 127 : -127) : pick(rng, -127, 127));
+  // Extreme rows: of one sign, of the other, of both.
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const int64_t row = i / c.k() % 3, is_plus = row == 0 || (row == 2 && i % 3 == 0);
+    x.put(i, c.extreme ? (is_plus ? 127 : -127) : pick(rng, -127, 127));
+  }
   for (int64_t i = 0; i < d.numel(); ++i) d.put(i, 0.001 * pick(rng, 0, 90));
   fill_blocks(c, w, rng);
   const auto values = values_of(c, w);
