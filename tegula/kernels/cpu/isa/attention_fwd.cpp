@@ -54,6 +54,10 @@ class Flash {
     d_of_v_ = loop_over(c.dv, c.v->stride[3]);
     n_rows_ = c.n_q * c.group;
     n_blocks_ = ceil_div(c.n_k, kKeyBlock);
+    // In one sequence no query sees what lies before the first one's keys: that is not packed.
+    if (c.cu_q == nullptr && !c.has_runs() && c.n_q > 0)
+      first_block_ = std::min(visible_keys(c, 0).lo / kKeyBlock, n_blocks_);
+    n_blocks_ -= first_block_;
     o_width_ = round_up(c.dv, kMaxTileN);
     log2_ = c.unit() * kLog2E;
     is_plain_ = c.has_plain_scores() && c.dropout <= 0;
@@ -136,7 +140,7 @@ class Flash {
     const auto panels = [&](int64_t slot) { return panels_ + slot * n_blocks_ * block_floats; };
     const int64_t pair = i / round.tasks.of_pair();
     t.panels = panels(round.packed.enter(pair, thread, [&](int64_t block, int64_t slot) {
-      pack_keys(t.pair, block, panels(slot) + block * block_floats);
+      pack_keys(t.pair, first_block_ + block, panels(slot) + block * block_floats);
     }));
     return t;
   }
@@ -364,7 +368,7 @@ class Flash {
   void run_keys(Block& x, const Task& t, int64_t k0, int64_t n) const {
     if (is_thin_) return run_thin(x, k0);
     const int64_t block_floats = key_block_floats(c_);
-    const float* keys = t.panels + k0 / kKeyBlock * block_floats;
+    const float* keys = t.panels + (k0 / kKeyBlock - first_block_) * block_floats;
     if (local_keys_) pack_keys(t.pair, k0 / kKeyBlock, x.keys), keys = x.keys;
     for (int64_t s = 0; s * kTileM < x.rows; ++s)
       for (int64_t b = 0; b < n;) {
@@ -637,7 +641,8 @@ class Flash {
   const TensorRef& lse_;
   float log2_;  // exponents of 2 in a product
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
-  int64_t n_rows_ = 0, n_blocks_ = 0, o_width_ = 0;
+  int64_t n_rows_ = 0, o_width_ = 0;
+  int64_t first_block_ = 0, n_blocks_ = 0;  // of keys that are packed
   bool local_keys_ = false, is_thin_ = false, is_plain_ = false;
   float *panels_ = nullptr, *parts_ = nullptr, *scratch_ = nullptr;
 };
