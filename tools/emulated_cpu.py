@@ -14,10 +14,10 @@ there means anything.
   --env NAME=VALUE a variable of the command's environment, again and again
   --limit SECONDS  of the clock here, then the machine is ended and 124 returned (default 600)
   --memory MIB     of the machine (default 512)
-  --system FOLDER  the root of another Debian, whose Bochs runs in a chroot: Debian 12's is 2.7 and has no AMX,
-                   Debian 13's is 3.0 (debootstrap --variant=minbase --include=bochs,bochs-term trixie FOLDER).
-                   Linux gives programs no tiles there, since Bochs lacks the bit XFD, and Bochs 3.0 multiplies bytes in
-                   tiles as if none had a sign
+  --system FOLDER  the root of another Debian, whose Bochs runs in a chroot: Debian 12's is 2.7, which rounds some f32 to
+                   f16 wrongly; Debian 13's is 3.0 (debootstrap --variant=minbase --include=bochs,bochs-term trixie
+                   FOLDER), which was not seen to, and has sapphire_rapids, too. But it multiplies bytes in AMX's tiles as
+                   if none had a sign, and lacks the bit XFD, without which Linux lends no tiles
   --kernel FILE    a vmlinuz (default: the newest in build/emulated_cpu or /boot)
   --keep           does not remove the folder with disk and logs, and says where it is
 
