@@ -1,6 +1,7 @@
 #include "tegula/passes/ring.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/position_runs.h"
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -22,6 +23,19 @@ bool has_factor(const std::vector<DimExpr>& dims, int factor) {
   });
 }
 
+// Stripes see each other as rows that lie in order do: of queries r, r + n, … and keys j, j + n, …
+// the i-th query sees the keys up to the i-th where j <= r, else up to the one before. So the call
+// is a plain causal one, at most a token further on. [Brandon et al. 2023, section 3.1]
+void make_plain(Attrs& a) {
+  if (!a.flag("is_causal") || a.get_or<int64_t>("window_left", -1) >= 0 || a.flag("alibi")) return;
+  const auto q = PositionRuns::of(a.ints("q_runs")), k = PositionRuns::of(a.ints("k_runs"));
+  if (q.runs.size() != 3 || k.runs.size() != 3) return;
+  const int64_t stride = q.runs[1], apart = q.runs[0] - k.runs[0];
+  if (stride <= 1 || k.runs[1] != stride || apart >= stride || apart < -stride) return;
+  a.set("q_runs", std::vector<int64_t>{0});
+  a.set("k_runs", std::vector<int64_t>{apart < 0 ? 1 : 0});
+}
+
 // The call of rank r's queries and rank j's keys.
 Result<LocalCall> part_of_ring(const LocalCall& whole, int64_t n, int64_t r, int64_t j) {
   LocalCall part = whole;
@@ -29,6 +43,7 @@ Result<LocalCall> part_of_ring(const LocalCall& whole, int64_t n, int64_t r, int
   const RingFactors f = ring_factors(whole, map, n);
   TEGULA_TRY(part.cut({AxisCut::kAlong, f.queries, 1}, n, r, &map));
   TEGULA_TRY(part.cut({AxisCut::kAlong, f.keys, 1}, n, j));
+  make_plain(part.attrs);
   return part;
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "tegula/cost/price.h"
 #include "tegula/ops/table.h"
@@ -159,6 +160,33 @@ TEST(RankPlans, SequencesGoRoundARing) {
   EXPECT_TRUE(ring.notes.empty());
   ASSERT_FALSE(gathers.notes.empty());
   EXPECT_NE(gathers.notes.back().find("gathers keys and values"), std::string::npos);
+}
+
+// Stripes: the call of each hop is a plain causal one, a token further on where the keys' rank
+// comes behind the queries': then the first query and the last key have nobody.
+TEST(RankPlans, StripesArePlainCausalCalls) {
+  constexpr int64_t kRanks = 4, kSeqlen = 256, kRows = kSeqlen / kRanks;
+  TrainConfig c = tiny("llama", "fast");
+  c.mesh = *mesh_from_text("cp=4"), c.ring = "striped", c.model.max_seqlen = kSeqlen;
+  const StepFunctions f = *build_step_functions(c);
+  const CompiledRanks ring = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+  std::set<int64_t> flops[2];
+  for (int64_t r = 0; r < kRanks; ++r) {
+    int64_t n = 0;
+    for (const Step& s : ring.plans[static_cast<size_t>(r)]->steps) {
+      if (s.op->name != "attention") continue;
+      const int64_t j = (r - n++ % kRanks + kRanks) % kRanks;
+      EXPECT_EQ(s.attrs.ints("q_runs"), std::vector<int64_t>{0}) << r << " of " << j;
+      EXPECT_EQ(s.attrs.ints("k_runs"), std::vector<int64_t>{j > r ? 1 : 0}) << r << " of " << j;
+      flops[j > r].insert(s.flops);
+    }
+    EXPECT_EQ(n, 2 * kRanks);  // layers times hops
+  }
+  ASSERT_EQ(flops[0].size(), 1U);
+  ASSERT_EQ(flops[1].size(), 1U);
+  const auto pairs = [](int64_t rows) { return rows * (rows + 1) / 2; };
+  EXPECT_NEAR(static_cast<double>(*flops[1].begin()) / static_cast<double>(*flops[0].begin()),
+              static_cast<double>(pairs(kRows - 1)) / static_cast<double>(pairs(kRows)), 0.01);
 }
 
 // Experts stay where they are: tokens go to them and come home, in the forward part and in the
