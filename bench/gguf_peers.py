@@ -4,9 +4,9 @@
     bench/gguf_peers.py --model FILE.gguf [--name gguf_peers] [--depths 0,2000,8000] [--data README.md]
                         [--tegula build/release/tegula] [--threads 2] [--rounds 5]
 
-The peer is PyPI's ik-llama-cpp-python, which must be installed for this Python. Both get the ids that `tegula encode`
-gives for the same text, in turns, a process each; what is timed is the calls that compute (its llama_decode, our
-steps), without loading. Medians of all rounds. Writes bench/results/NAME.json.
+The peer is PyPI's ik-llama-cpp-python, which must be installed for this Python. Both keep keys and values in f16, and
+get the ids that `tegula encode` gives for the same text, in turns, a process each; what is timed is the calls that
+compute (its llama_decode, our steps), without loading. Medians of all rounds. Writes bench/results/NAME.json.
 A model of a billion weights is made by bench/gguf_random.py.
 """
 import argparse
@@ -55,7 +55,7 @@ def peer(model, ids, decoded, threads):
 
 def ours(a, prompt, n):
     done = record.last_json(a.tegula, "generate", "--model", a.model, "--prompts", prompt, "--max-tokens", n + 1,
-                            "--temperature", 0, "--ignore-eos", "--threads", a.threads, "--json")
+                            "--temperature", 0, "--ignore-eos", "--threads", a.threads, "--cache-dtype", "f16", "--json")
     return {"prefill_ms": done["prefill_ms"], "token_ms": done["decode_ms"] / max(1, done["decode_steps"])}
 
 

@@ -106,7 +106,7 @@ class Blocks(CliTest):
     def check_company(self, model):
         alone = self.logprobs(model, "--threads", 1)
         self.assertGreater(len(alone), 20)
-        for flags in (("--threads", 3), ("--prefill-chunk", 7), ("--prefill-chunk", 1), ("--threads", 2, "--mode", "fast")):
+        for flags in (("--threads", 3), ("--threads", 16), ("--prefill-chunk", 7), ("--prefill-chunk", 1), ("--threads", 2, "--mode", "fast")):
             self.assertEqual(self.logprobs(model, *flags), alone, flags)
         for isa in ("portable", "avx2"):
             self.assertEqual(self.logprobs(model, isa=isa), alone, isa)
