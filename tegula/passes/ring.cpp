@@ -1,7 +1,6 @@
 #include "tegula/passes/ring.h"
 
 #include "tegula/base/algorithm.h"
-#include "tegula/base/position_runs.h"
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -23,15 +22,27 @@ bool has_factor(const std::vector<DimExpr>& dims, int factor) {
   });
 }
 
+// The run that is not empty, if there is but one; else none.
+std::span<const int64_t> only_run(std::span<const int64_t> positions) {
+  std::span<const int64_t> only;
+  if (positions.size() % 3 != 0) return only;
+  for (size_t r = 0; r < positions.size(); r += 3) {
+    if (positions[r + 2] == 0) continue;
+    if (!only.empty()) return {};
+    only = positions.subspan(r, 3);
+  }
+  return only;
+}
+
 // Stripes see each other as rows that lie in order do: of queries r, r + n, … and keys j, j + n, …
 // the i-th query sees the keys up to the i-th where j <= r, else up to the one before. So the call
 // is a plain causal one, at most a token further on. [Brandon et al. 2023, section 3.1]
 void make_plain(Attrs& a) {
   if (!a.flag("is_causal") || a.get_or<int64_t>("window_left", -1) >= 0 || a.flag("alibi")) return;
-  const auto q = PositionRuns::of(a.ints("q_runs")), k = PositionRuns::of(a.ints("k_runs"));
-  if (q.runs.size() != 3 || k.runs.size() != 3) return;
-  const int64_t stride = q.runs[1], apart = q.runs[0] - k.runs[0];
-  if (stride <= 1 || k.runs[1] != stride || apart >= stride || apart < -stride) return;
+  const std::span<const int64_t> q = only_run(a.ints("q_runs")), k = only_run(a.ints("k_runs"));
+  if (q.empty() || k.empty()) return;
+  const int64_t stride = q[1], apart = q[0] - k[0];
+  if (stride <= 1 || k[1] != stride || apart >= stride || apart < -stride) return;
   a.set("q_runs", std::vector<int64_t>{0});
   a.set("k_runs", std::vector<int64_t>{apart < 0 ? 1 : 0});
 }

@@ -248,7 +248,10 @@ class Faults(Processes):
         run = self.begin("out", "--restart", "1")
         for _ in range(2):
             self.wait_for_step(run, "out", 2)
-            pids = self.children(run)
+            # The steps may be those of the processes before: these have yet to start.
+            while len(pids := self.children(run)) < self.N:
+                self.assertIsNone(run.poll())
+                time.sleep(.01)
             os.kill(pids[1], signal.SIGKILL)
             while self.children(run)[:1] == pids[:1]:
                 time.sleep(.01)
