@@ -14,8 +14,8 @@
 // the groups g of a row in ascending order one chain from 0,
 //   y = fma(f32(Σ_{k in g} q[m, k] · u[n, k]), d[m] · scale[n, g], y), then, where the format has
 //   mins, y = fma(d[m] · f32(Σ_{k in g} q[m, k]), min[n, g], y);
-// sums of integers are exact, every product is rounded. Bits depend on nothing but this. Scales of w
-// are numbers: so a row of x whose scales are all 0 gives 0, and of no such rows no w is read.
+// sums of integers are exact, every product is rounded. Bits depend on nothing but this. Scales of
+// w are numbers: so a row of x whose scales are all 0 gives 0, and of no such rows no w is read.
 // Cost: the bytes of w once. Errors: another number of dims, a row that is no whole number of
 // blocks, k that differ. Derivatives: in x, through dot and dequantise_blocks; none in w, nor
 // through quantise_blocks. Source: Jacob et al. 2018, section 2.2; the GGUF project's formats.

@@ -63,7 +63,8 @@ class Checker {
     return {};
   }
 
-  // A sum that goes on from call to call lies in a state, where the result that it becomes lies, too.
+  // A sum that goes on from call to call lies in a state, where the result that it becomes lies,
+  // too.
   bool is_kept(ValueId v) const {
     return std::any_of(f_.params.begin(), f_.params.end(), [&](const Param& p) {
       return p.value == v && p.role == Role::kState && p.donated_to >= 0;

@@ -4,7 +4,7 @@ sends as `tegula plan --mesh` says."""
 import json
 import unittest
 
-from case import CliTest, INPUT
+from case import CliTest
 
 RUN = ("--steps 3 --batch 8 --seqlen 32 --n-layers 2 --n-heads 4 --d-model 64 --warmup 1 --eval-every 0 --lr 0.01 "
        "--threads 1 --json").split()
