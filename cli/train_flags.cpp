@@ -210,7 +210,7 @@ void add_mesh(const Command& cmd, std::string& mesh) {
       .type_name("AXIS=N,...");
 }
 
-// Of a plan ranks may be a pipeline's.
+// A plan's ranks may be a pipeline's.
 void add_processes(const Command& cmd, TrainConfig& c, int64_t& ranks) {
   whole(cmd.add_option("--ranks", ranks, "Ranks; without --mesh: dp"), 1, 1 << 10);
   whole(cmd.add_option("--processes", c.processes,

@@ -11,7 +11,7 @@
 
 namespace tegula {
 
-// What a rank does, for whoever watches it.
+// The state of a rank, for whoever watches it.
 struct RankState {
   Counter sent_bytes;       // taken from it by others
   uint64_t calls = 0;       // of collectives that it has begun

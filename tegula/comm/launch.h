@@ -29,7 +29,7 @@ struct Launch {
 // The exit code, that of the first process. Error: the first thing that went wrong.
 Result<int> launch(const Launch& what);
 
-// What a launcher tells its processes.
+// The launcher's words to its processes.
 struct Launched {
   std::unique_ptr<Segment> segment;  // null: nobody has launched this process
   bool resumes = false;              // an attempt before this one has saved

@@ -32,7 +32,7 @@ struct Segment::Page {
   char text[16 << 10];
 };
 
-// What a process says; a long text goes in pieces.
+// A process's words; a long text goes in pieces.
 struct Segment::Mailbox {
   uint64_t n_left = 0;  // of the text, with this piece
   char piece[(32 << 10) - sizeof(uint64_t)];

@@ -23,7 +23,7 @@
 
 namespace tegula {
 
-// Of one rank: memory that others can read. One thread at a time takes and gives back.
+// One rank's memory that others can read. One thread at a time takes and gives back.
 class Area {
  public:
   // Zeros from a page's beginning on (of 2 MiB and more: a huge page's), with pages on both sides
@@ -47,7 +47,7 @@ class Segment {
   };
   // The launcher's, which maps no area.
   static Result<std::unique_ptr<Segment>> create(const Size& size);
-  // Of process number `process`, from the descriptor that it inherited. Its ranks are n_ranks /
+  // For process number `process`, from the descriptor that it inherited. Its ranks are n_ranks /
   // n_processes in a row.
   static Result<std::unique_ptr<Segment>> attach(int fd, int64_t process);
   static std::unique_ptr<Segment> of_threads(int64_t n_ranks, int64_t flow_bytes);
@@ -65,7 +65,7 @@ class Segment {
 
   RankState& state(int64_t rank);
   const RankState& state(int64_t rank) const { return const_cast<Segment*>(this)->state(rank); }
-  // What a rank begins now, for whoever watches.
+  // The call that a rank begins now, for whoever watches.
   void note_call(int64_t rank, std::string_view op, std::string_view axis, std::string_view plan,
                  size_t step);
   uint8_t* flows();
@@ -91,7 +91,7 @@ class Segment {
   // Nobody runs: forgets failures, and that anybody met.
   void reset();
 
-  // What every process says, by process. All call it. Error: somebody failed.
+  // Every process's words, by process. All call it. Error: somebody failed.
   Result<std::vector<std::string>> exchange(std::string_view mine);
 
   // The last step that this run has saved, -1: none; for whoever starts it anew.

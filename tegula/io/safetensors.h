@@ -56,7 +56,7 @@ struct SafetensorsLayout {
   std::vector<std::pair<const NamedTensor*, uint64_t>> places;  // in file order
   uint64_t n_bytes = 0;
 };
-// Of tensors whose data do not matter here. Error: names that are taken twice or too many.
+// For tensors whose data do not matter here. Error: names that are taken twice or too many.
 Result<SafetensorsLayout> safetensors_layout(std::span<const NamedTensor> tensors,
                                              const Metadata& metadata);
 

@@ -67,7 +67,7 @@ Status SharedSafetensors::Writer::flush() {
   return {};
 }
 
-// What follows in the file what came last is written with it.
+// A box that follows the last one in the file is written with it.
 Status SharedSafetensors::Writer::put(uint64_t at, const char* bytes, size_t n) {
   if (at != buffer_at_ + buffer_.size() || buffer_.size() >= kPiece_bytes) {
     TEGULA_TRY(flush());

@@ -51,7 +51,7 @@ struct Decoding {
   Var block_table;   // i32 [n, pages of a text]; the first also says where the text's state lies
   Var cu_seqlens_q;  // i32 [n + 1]: where each text's tokens begin; invalid: one of each
   Var last;          // i32 [n]: which token is a text's last; invalid with cu_seqlens_q
-  // Of layers with a window: a text's last pages alone, as slots and block_table; invalid: they
+  // For layers with a window: a text's last pages alone, as slots and block_table; invalid: they
   // keep all of it.
   CachePages ring;
   Var ring_slots, ring_table;

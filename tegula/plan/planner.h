@@ -49,7 +49,7 @@ class Planner {
   Status plan_fused(Step& step, const Node& n);
   // Work in the background ends before what lies in `holds` is read; kNone: all of it does.
   void end_background(ValueId holds);
-  // What shares out sums of layers before the last begun one ends: it keeps the whole sums.
+  // Sums of layers before the last begun one are brought to their end: they keep whole gradients.
   void end_older_sums();
   // regions.cpp
   Status plan_regions(Step& step, const Node& n);

@@ -22,7 +22,7 @@ uint64_t mix_shape(uint64_t h, const TensorRef& t) {
 }
 }  // namespace
 
-// What a rank shows the others of a group; its tensors' addresses are offsets in the segment.
+// A rank's words to the others of a group; its tensors' addresses are offsets in the segment.
 struct RankGroup::Slot {
   TensorRef in, out;
   uint64_t hash = 0;  // of the call
@@ -91,7 +91,7 @@ struct RankGroup::Member final : Peers {
     t.data = segment->at(reinterpret_cast<uintptr_t>(t.data));
     return t;
   }
-  // What all have shown. Empty: one of them is at another call, which fails the run.
+  // The words of all. Empty: one of them is at another call, which fails the run.
   Met read(const Slot* slots, const Meeting& m, size_t index, std::vector<Shown>& seen) const {
     for (size_t i = 0; i < seen.size(); ++i) {
       if (slots[i].hash != slots[index].hash) {

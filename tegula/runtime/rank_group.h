@@ -27,13 +27,13 @@ struct Rank;  // runtime/rank.h
 class RankGroup {
  public:
   explicit RankGroup(Mesh mesh);
-  // Of a segment that was made for the mesh (flow_bytes). It outlives the group.
+  // In a segment that was made for the mesh (flow_bytes). It outlives the group.
   RankGroup(Mesh mesh, Segment& segment);
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // What a segment needs for ranks to meet in.
+  // The bytes of a segment in which ranks meet.
   static int64_t flow_bytes(const Mesh& mesh);
 
   const Mesh& mesh() const { return mesh_; }

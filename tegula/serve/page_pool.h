@@ -19,7 +19,7 @@ struct CachedText {
   int64_t most_tokens = 0;  // that it has had
 };
 
-// Of the layers with a window: tokens that attention sees at most, pages of a text and of all.
+// For the layers with a window: tokens that attention sees at most, pages of a text and of all.
 struct PageRing {
   int64_t window = 0, pages = 0, count = 0;  // pages: 0: there is none
 };

@@ -81,7 +81,7 @@ int64_t pages_of_text(const ModelConfig& config, const RunnerOptions& options) {
   return (most + kPageSize - 1) / kPageSize;
 }
 
-// What a window leaves out of a long text is saved only if the text is read in chunks.
+// A window saves memory of a long text only if the text is read in chunks.
 int64_t chunk_of(const ModelConfig& config, const RunnerOptions& options) {
   if (options.chunk > 0) return options.chunk;
   const int64_t all = std::min(pages_of_text(config, options) * kPageSize, config.max_seqlen);

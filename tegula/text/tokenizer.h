@@ -37,7 +37,8 @@
 
 namespace tegula {
 
-// What stands where a token is masked, in a tokenizer that is trained here for such models.
+// The name that stands where a token is masked, in a tokenizer that is trained here for such
+// models.
 inline constexpr const char* kMaskToken = "[MASK]";
 
 class Json;

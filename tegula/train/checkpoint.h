@@ -40,7 +40,7 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
 // that was said otherwise.
 Status take_model_of(const ModelFiles& files, TrainConfig& config, std::vector<std::string>& notes);
 
-// What a new run begins with: the weights of `from` (null: there is none), random ones for the
+// A new run begins with the weights of `from` (null: there is none), random ones for the
 // rest, which `notes` name if there was a model to start from. Each store gets its shares.
 Status start_weights(const TrainConfig& config, const ModelFiles* from,
                      const std::vector<WeightSpec>& weights, std::span<Store* const> stores,

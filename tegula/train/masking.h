@@ -7,7 +7,7 @@
 // else kIgnored, of which no loss counts. All rows have as many chosen tokens, so that the mean
 // over a batch's rows is that over the rows' means: micro-batches and ranks may share them out.
 //
-// What becomes of a token is a function of (seed, stream, row, position) alone, with Philox's
+// The fate of a token is a function of (seed, stream, row, position) alone, with Philox's
 // numbers: four of each place, of which the first one orders the row's places (the smallest are
 // chosen), the second says what becomes of a chosen one, the third is the token that it may become.
 // [Devlin et al. 2019, section 3.1, appendix A.1, and its create_pretraining_data.py]

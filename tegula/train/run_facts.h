@@ -1,4 +1,4 @@
-// What the processes of a run must have in common before its first step.
+// The processes of a run must have this in common before its first step.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 
 namespace tegula {
 
-// What it is, and what it is here: the program, its instruction set, the configuration, the data.
+// The name of a fact, and its value here: the program, its instruction set, the configuration, the
+// data.
 using RunFacts = std::vector<std::pair<std::string, std::string>>;
 RunFacts run_facts(const TrainConfig& config, const DataHashes& hashes, const Target& target);
 
-// Of two texts "what TAB is NEWLINE …": the error that names the first fact in which process
+// From two texts "what TAB is NEWLINE …": the error that names the first fact in which process
 // `number` differs from the first one.
 Error differing_runs(std::string_view first, std::string_view other, int64_t number);
 

@@ -1,4 +1,4 @@
-// What a trainer does before its first step: files, data, plans, memory, weights.
+// A trainer's work before its first step: files, data, plans, memory, weights.
 #include <chrono>
 
 #include "tegula/base/algorithm.h"

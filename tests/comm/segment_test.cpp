@@ -73,7 +73,7 @@ TEST(Gate, WhoWaitsIsSeenAndGoesOnWhenSomebodyFailed) {
   EXPECT_EQ(state.is_waiting, 0U);
 }
 
-// Of any length: they go in pieces of 32 KiB.
+// Texts have any length: they go in pieces of 32 KiB.
 TEST(Segment, TextsReachAllProcesses) {
   const auto text = [](int64_t process, int round) {
     const size_t lengths[] = {0, 5, 40'000, 100'003};
@@ -109,7 +109,7 @@ TEST(Segment, MemoryIsZeroBetweenGuardsAndTakenAgain) {
   }));
 }
 
-// What is read here is what the other process wrote; writing there ends the process, and so does
+// This process reads what the other one wrote; writing there ends the process, and so does
 // what lies before a region.
 TEST(Segment, OthersReadAndDoNotWrite) {
   for (const int what : {0, 1, 2}) {
@@ -203,7 +203,7 @@ TEST(RankGroup, ADifferentCallIsNamedOnBothSides) {
   }
 }
 
-// What nobody else can see is a fault of the trainer's, found where it is shown.
+// Memory that nobody else can see is a fault of the trainer's, found where it is shown.
 TEST(RankGroup, MemoryOfAProcessAloneIsNotShown) {
   const Mesh mesh = *mesh_from_text("dp=2");
   const auto ended = in_processes({2, 2, RankGroup::flow_bytes(mesh), kArea}, [&](Segment& s) {

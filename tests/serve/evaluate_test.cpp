@@ -117,7 +117,7 @@ TEST_P(Evaluate, LossesAreTheTermsOfTrainings) {
   }
 }
 
-// What generation says of the tokens that it draws are the terms of training's loss, too.
+// The log-probabilities of the tokens that generation draws are the terms of training's loss, too.
 TEST_P(Evaluate, LossesAreThoseThatGenerationSays) {
   const DType dtype = GetParam().dtype;
   const std::string model = GetParam().model();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 
 #include "tegula/io/file.h"
@@ -15,12 +16,13 @@ namespace {
 
 constexpr int64_t kContext = 1000, kWindow = 70;
 
-// Of mistral both layers have the window, of gemma3 the first one.
+// Both layers of mistral have the window, and the first one of gemma3.
 const std::string& trained(const std::string& family) {
   static std::map<std::string, std::string> runs;
   std::string& out = runs[family];
   if (!out.empty()) return out;
   const std::string dir = ::testing::TempDir() + "windows_" + family;
+  std::filesystem::remove_all(dir);  // of a run before
   EXPECT_TRUE(make_directories(dir).ok());
   TrainConfig c;
   c.data = dir + "/text.txt", c.out = dir + "/out";
@@ -147,8 +149,8 @@ TEST_P(Windows, Slide) {
               make(*open(GetParam(), whole), prompts, 80));
 }
 
-// Of a turn that ends in another way some tokens may be gone from the ring, and all is read again
-// then; bits are those of a reading anew in either case.
+// If a turn ends in another way, some of its tokens may be gone from the ring, and all is read
+// again then; bits are those of a reading anew in either case.
 TEST_P(Windows, TurnsKeepWhatIsStillThere) {
   const RunnerOptions o{.chunk = 40};  // a ring of 128 tokens
   auto g = open(GetParam(), o), anew = open(GetParam(), o);
