@@ -28,6 +28,7 @@ Json to_json(const ModelInfo& i, const ModelDef& model) {
                        {"formats", std::move(formats)},
                        {"weight_bytes", i.weight_bytes},
                        {"cache_bytes_per_token", i.cache_bytes},
+                       {"window", i.window},
                        {"tokenizer", i.tokenizer},
                        {"tokens", i.n_tokens},
                        {"end_of_text", Json::Array(i.end_of_text.begin(), i.end_of_text.end())},
@@ -64,7 +65,8 @@ void print(const ModelInfo& i, const ModelDef& model) {
          cat(f.name, ": ", f.n_tensors, " tensors, ", megabytes(f.n_bytes)));
   line("to run", cat(megabytes(i.weight_bytes), " of weights as stored",
                      i.cache_bytes > 0
-                         ? cat(", and ", i.cache_bytes, " bytes a token of keys and values in f32")
+                         ? cat(", and ", i.cache_bytes, " bytes a token of keys and values in f32",
+                               i.window > 0 ? cat(", less behind windows of ", i.window) : "")
                          : ""));
 }
 

@@ -92,7 +92,7 @@ class Run {
   }
 
  private:
-  [[noreturn]] void become(size_t i, bool resumes, int input, pid_t launcher);
+  [[noreturn]] void become(size_t i, int input, pid_t launcher, char* const* argv);
   void pass_on(int signal);
   void reap();
   void look_at_end(size_t i);
@@ -112,16 +112,14 @@ class Run {
   bool has_lost_one_ = false;
 };
 
-// In the child, before it runs the command anew. Only what may be done after a fork.
-void Run::become(size_t i, bool resumes, int input, pid_t launcher) {
+// In the child, before it runs the command anew: nothing here allocates, since another thread of
+// the launcher may have held the lock of the heap.
+void Run::become(size_t i, int input, pid_t launcher, char* const* argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(1);
   ::setpgid(0, all_[0].pid > 0 ? all_[0].pid : 0);
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-  char text[64], at[64];
-  std::snprintf(text, sizeof text, "%d %zu %d %d", segment_.fd(), i, static_cast<int>(launcher),
-                resumes ? 1 : 0);
-  ::setenv(kVariable, text, 1);
+  char at[64];
   ::fcntl(segment_.fd(), F_SETFD, 0);
   // Opened anew, so that each reads from the beginning.
   std::snprintf(at, sizeof at, "/proc/self/fd/%d", input);
@@ -133,22 +131,27 @@ void Run::become(size_t i, bool resumes, int input, pid_t launcher) {
     ::dup2(null, STDOUT_FILENO), ::dup2(all_[i].log, STDERR_FILENO);
     if (null > STDERR_FILENO) ::close(null);
   }
-  const std::vector<std::string> words = command_line();
-  std::vector<char*> argv;
-  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
-  argv.push_back(nullptr);
-  ::execv("/proc/self/exe", argv.data());
+  ::execv("/proc/self/exe", argv);
   ::_exit(127);
 }
 
 Status Run::start(bool resumes, int input) {
   const pid_t launcher = ::getpid();
+  const std::vector<std::string> words = command_line();
+  std::vector<char*> argv;
+  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+  argv.push_back(nullptr);
   all_.resize(static_cast<size_t>(what_.size.n_processes));
   for (size_t i = 0; i < all_.size(); ++i) {
     if (i > 0) all_[i].log = memory_file("");
     std::fflush(nullptr);
+    char text[64];
+    std::snprintf(text, sizeof text, "%d %zu %d %d", segment_.fd(), i, static_cast<int>(launcher),
+                  resumes ? 1 : 0);
+    ::setenv(kVariable, text, 1);
     all_[i].pid = ::fork();
-    if (all_[i].pid == 0) become(i, resumes, input, launcher);
+    if (all_[i].pid == 0) become(i, input, launcher, argv.data());
+    ::unsetenv(kVariable);
     if (all_[i].pid < 0)
       return out_of_memory(cat("cannot start process ", i, " of ", all_.size(), ": ",
                                std::strerror(errno), " (ulimit -u)"));

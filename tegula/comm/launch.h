@@ -1,8 +1,8 @@
 // Runs this command line once more in each of several processes, watches them, and ends all when
 // one fails.
 //
-//   if (auto segment = TEGULA_TRY(launched_segment())) …   // this is one of them
-//   else return launch({size, restarts, …});                // this is to start them
+//   const Launched here = TEGULA_TRY(launched());
+//   if (!here.segment) return launch({size, restarts, …});  // else this is one of them
 //
 // The launcher is no rank and holds no state. The first process has the standard streams; what the
 // others print is kept, and shown where one ends by itself. A signal to the launcher (SIGINT,

@@ -27,7 +27,7 @@ namespace tegula {
 
 struct ShardOptions {
   Mesh mesh;
-  std::vector<Sharding> params;  // of each parameter, where the function says nothing; none pends
+  std::vector<Sharding> params;  // of each parameter, where the function says nothing
   Mode mode = Mode::kFast;
   // Axes along which the update's state is split (ZeRO): there a pending gradient is shared out
   // where it is read, rather than made whole on every rank. A weight that is split along one, too,

@@ -125,6 +125,12 @@ class Info(CliTest):
         for word in ("llama", "GGUF 3", f"{here['parameters']} in 1 layers", "bpe:N, 270 of 270", "template     none"):
             self.assertIn(word, text)
 
+    def test_windows_are_said(self):
+        out = self.dir / "windows"
+        self.expect_ok(self.train("--tokenizer", "bytes", "--out", out, "--model", "mistral", "--window", 5))
+        self.assertEqual(self.info(out)["window"], 5)
+        self.assertIn(", less behind windows of 5", self.expect_ok(self.run_tool("info", out)).stdout)
+
     def test_a_model_without_a_cache(self):
         out = self.dir / "lstm"
         self.expect_ok(self.run_tool("train", "--data", self.text, "--model", "lstm", "--d-model", 8, "--seqlen", 8,

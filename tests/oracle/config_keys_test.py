@@ -74,4 +74,5 @@ def test_every_key(model_type, tmp_path_factory):
         computed += 1
         if not off < 1e-4:
             wrong.append((key, changed.get(key.split(".")[0]), float(off)))
-    assert not wrong and computed > 25, (wrong, computed)
+    # BERT has fewer keys.
+    assert not wrong and computed > (25 if model_type == "bert" else 30), (wrong, computed)

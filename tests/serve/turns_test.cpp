@@ -1,41 +1,23 @@
 // Turns of a chat: what the cache holds of one is kept for the next, which has the bits of one that
 // is read anew.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <random>
 
-#include "tegula/io/file.h"
 #include "tegula/serve/generator.h"
-#include "tegula/train/trainer.h"
+#include "tests/serve/hardly_trained.h"
 
 namespace tegula {
 namespace {
 
-// A model of 200 tokens' context, of the family; hardly trained, so that every token counts.
+// A model of the family, with 200 tokens' context.
 const std::string& trained(const std::string& family) {
   static std::map<std::string, std::string> runs;
   std::string& out = runs[family];
   if (!out.empty()) return out;
-  const std::string dir =
-      ::testing::TempDir() + "turns-" + family + "-" + std::to_string(::getpid());
-  EXPECT_TRUE(make_directories(dir).ok());
-  TrainConfig c;
-  c.data = dir + "/text.txt", c.out = dir + "/out";
-  std::string text;
-  for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + i * i % 23);
-  EXPECT_TRUE(write_file(c.data, text).ok());
-  c.model.type = family;
-  c.model.n_layers = 2, c.model.n_heads = 2, c.model.d_model = 16, c.model.max_seqlen = 200;
-  c.tokenizer = "bytes", c.seqlen = 32;
-  c.batch = 2, c.steps = 4, c.warmup = 1, c.eval_every = 0, c.threads = 1;
-  auto t = Trainer::create(c);
-  EXPECT_TRUE(t.ok()) << t.error().message;
-  EXPECT_TRUE((*t)->run(std::atomic<bool>{false}).ok());
-  return out = c.out;
+  return out = hardly_trained("turns", family, [](ModelConfig& m) { m.max_seqlen = 200; });
 }
 
 struct Turn {

@@ -2,14 +2,11 @@
 // bits are those of a cache that keeps all, and of no cache.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <filesystem>
 #include <map>
 
-#include "tegula/io/file.h"
 #include "tegula/models/decoder.h"
 #include "tegula/serve/generator.h"
-#include "tegula/train/trainer.h"
+#include "tests/serve/hardly_trained.h"
 
 namespace tegula {
 namespace {
@@ -21,26 +18,13 @@ const std::string& trained(const std::string& family) {
   static std::map<std::string, std::string> runs;
   std::string& out = runs[family];
   if (!out.empty()) return out;
-  const std::string dir = ::testing::TempDir() + "windows_" + family;
-  std::filesystem::remove_all(dir);  // of a run before
-  EXPECT_TRUE(make_directories(dir).ok());
-  TrainConfig c;
-  c.data = dir + "/text.txt", c.out = dir + "/out";
-  std::string text;
-  for (int i = 0; i < 1400; ++i) text += static_cast<char>('a' + i * i % 23);
-  EXPECT_TRUE(write_file(c.data, text).ok());
-  c.model.type = family;
-  c.model.n_layers = 2, c.model.n_heads = 2, c.model.d_model = 16, c.model.max_seqlen = kContext;
-  c.model.set(setting::kWindow, kWindow);
-  if (family == "gemma3")
-    c.model.set(setting::kLayerTypes,
-                std::vector<std::string>{"sliding_attention", "full_attention"});
-  c.tokenizer = "bytes", c.seqlen = 32;
-  c.batch = 2, c.steps = 4, c.warmup = 1, c.eval_every = 0, c.threads = 1;
-  auto t = Trainer::create(c);
-  EXPECT_TRUE(t.ok()) << t.error().to_string();
-  EXPECT_TRUE((*t)->run(std::atomic<bool>{false}).ok());
-  return out = c.out;
+  return out = hardly_trained("windows", family, [&](ModelConfig& m) {
+           m.max_seqlen = kContext;
+           m.set(setting::kWindow, kWindow);
+           if (family == "gemma3")
+             m.set(setting::kLayerTypes,
+                   std::vector<std::string>{"sliding_attention", "full_attention"});
+         });
 }
 
 std::unique_ptr<Generator> open(const std::string& family, const RunnerOptions& options) {

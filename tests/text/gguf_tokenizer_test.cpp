@@ -4,28 +4,11 @@
 #include <set>
 
 #include "tegula/text/gguf_words.h"
-#include "tegula/text/tokenizer.h"
 #include "tegula/text/words.h"
-#include "tests/io/temp_dir.h"
+#include "tests/text/kinds.h"
 
 namespace tegula {
 namespace {
-
-Json fixture() {
-  const char* path = "tests/text/tokenizer_kinds.json";
-  return Json::parse(read_file(path).value(), path).value();
-}
-
-Json file_of(const Json& all, const Json& kind) {
-  Json file = *all.find("bases")->find(*kind.find("base")->as<std::string>());
-  for (const char* part : {"normalizer", "pre_tokenizer", "decoder"})
-    file.set(part, *kind.find(part));
-  Json model = *file.find("model");
-  for (const Json::Member& flag : *kind.find("model")->as<Json::Object>())
-    model.set(flag.key, flag.value);
-  file.set("model", std::move(model));
-  return file;
-}
 
 class NoTensors : public TensorSource {
  public:

@@ -3,6 +3,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/io/gguf.h"
 #include "tegula/models/checkpoint.h"
+#include "tegula/models/decoder.h"
 
 namespace tegula {
 namespace {
@@ -50,6 +51,7 @@ Result<ModelInfo> model_info(const ModelFiles& files) {
   if (has_setting(*model, setting::kHeads) && !model->sees_ahead)
     info.cache_bytes = info.config.n_layers * 2 * info.config.n_kv_heads * info.config.head_dim *
                        size_bytes(DType::kF32);
+  if (info.cache_bytes > 0) info.window = widest_window(info.config);
   if (const auto tokenizer = files.tokenizer(); tokenizer.ok())
     info.tokenizer = tokenizer->kind(), info.n_tokens = tokenizer->vocab_size();
   else
