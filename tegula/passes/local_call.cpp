@@ -208,7 +208,7 @@ bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int6
     const bool is_max = c.op == &max_op || c.op == &reduce_max_op;
     const auto how = is_max ? Combine::kMax : Combine::kSum;
     in.assign(c.in.size(), AxisSharding::pending(how)), out.assign(c.out.size(), in[0]);
-    if (c.op == &mul_op) in[1] = {};  // a number, which all ranks have
+    if (c.op == &mul_op) in[1] = {};  // a factor that all ranks have
     return true;
   }
   if (cut.kind == AxisCut::kPieces) {
