@@ -16,7 +16,7 @@ namespace tegula {
 
 namespace {
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
-constexpr uint64_t kMagic = 0x31746e656d676573;  // changes with the layout
+constexpr uint64_t kMagic = 0x32746e656d676573;  // changes with the layout
 }  // namespace
 
 struct Segment::Page {
@@ -28,7 +28,7 @@ struct Segment::Page {
   int64_t failed_rank = -1;
   uint64_t n_text = 0;
   int64_t saved_step_plus_one = 0;
-  Gate exchange;
+  Tally exchange;
   char text[16 << 10];
 };
 
@@ -164,6 +164,10 @@ void Segment::note_call(int64_t rank, std::string_view op, std::string_view axis
 
 uint8_t* Segment::flows() { return base_ + flows_at_; }
 
+void Segment::add(Tally& tally, const std::vector<int64_t>& group, size_t, const void*, int64_t) {
+  tally.add_one(group.size());
+}
+
 Area* Segment::area(int64_t rank) {
   return areas_.empty() ? nullptr : &areas_[static_cast<size_t>(rank - first_rank())];
 }
@@ -220,8 +224,9 @@ Result<std::vector<std::string>> Segment::exchange(std::string_view mine) {
   };
   const auto pass = [&] {
     stand(1);
-    const bool ok =
-        page().exchange.pass(static_cast<uint32_t>(size_.n_processes), waiter(first_rank()));
+    const auto n = static_cast<uint64_t>(size_.n_processes);
+    page().exchange.add_one(n);
+    const bool ok = page().exchange.wait_for(++exchanges_ * n, waiter(first_rank()));
     stand(0);
     return ok;
   };

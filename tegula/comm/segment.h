@@ -19,7 +19,7 @@
 
 #include "tegula/base/memory.h"
 #include "tegula/base/result.h"
-#include "tegula/comm/gate.h"
+#include "tegula/comm/tally.h"
 
 namespace tegula {
 
@@ -69,6 +69,10 @@ class Segment {
   void note_call(int64_t rank, std::string_view op, std::string_view axis, std::string_view plan,
                  size_t step);
   uint8_t* flows();
+  // One more in a tally of the flows, by rank number `index` of a group of ranks that wait for it;
+  // they see what lies in [shown, shown + bytes) of the flows before that.
+  void add(Tally& tally, const std::vector<int64_t>& group, size_t index, const void* shown,
+           int64_t bytes);
   int64_t flow_bytes() const { return size_.flow_bytes; }
   // Null: of threads.
   Area* area(int64_t rank);
@@ -111,6 +115,7 @@ class Segment {
   Size size_;
   int64_t process_ = 0;
   uint8_t* base_ = nullptr;
+  uint64_t exchanges_ = 0;  // how often this process passed the page's tally
   int64_t mapped_bytes_ = 0, states_at_ = 0, flows_at_ = 0, areas_at_ = 0;
   std::vector<Area> areas_;  // of own ranks
 };

@@ -30,8 +30,9 @@ struct RankGroup::Slot {
   static int64_t bytes_of(size_t n) { return static_cast<int64_t>(n * sizeof(Slot)); }
 };
 
-// Errands by number. Each rank posts once a round and takes once a round, in any order; it posts
-// again only when all have taken, so counts of all rounds say enough. Slots follow.
+// Where a group meets; slots follow. Number 0 is the foreground's, where each rank posts once a
+// meeting. The others are errands': each rank posts once a round and takes once a round, in any
+// order; it posts again only when all have taken, so counts of all rounds say enough.
 struct RankGroup::Board {
   Tally posted, taken;
   static int64_t bytes_of(size_t n) {
@@ -40,20 +41,22 @@ struct RankGroup::Board {
   Slot* slots() { return reinterpret_cast<Slot*>(this + 1); }
 };
 
-// One group of an axis: [ gate | slots | boards ] in the segment's flows.
+// One group of an axis, with its boards in the segment's flows.
 struct RankGroup::Meeting {
+  Segment* segment = nullptr;
   std::vector<int64_t> ranks;
-  Gate* gate = nullptr;
-  Slot* slots = nullptr;
   uint8_t* boards = nullptr;
 
-  static int64_t slots_at() { return round_up(static_cast<int64_t>(sizeof(Gate)), kLine); }
-  static int64_t boards_at(size_t n) { return slots_at() + round_up(Slot::bytes_of(n), kLine); }
-  static int64_t bytes_of(size_t n) { return boards_at(n) + kMostErrands * Board::bytes_of(n); }
+  static int64_t bytes_of(size_t n) { return (1 + kMostErrands) * Board::bytes_of(n); }
   size_t size() const { return ranks.size(); }
-  Board& board(int number) const {
+  Board& foreground() const { return *reinterpret_cast<Board*>(boards); }
+  Board& of_errand(int number) const {
     TEGULA_CHECK(number < kMostErrands, "errand ", number, " of at most ", kMostErrands);
-    return *reinterpret_cast<Board*>(boards + number * Board::bytes_of(size()));
+    return *reinterpret_cast<Board*>(boards + (1 + number) * Board::bytes_of(size()));
+  }
+  // Rank number `index` of the group is there; others see its slot, if it is given, before that.
+  void add(Tally& tally, size_t index, const Slot* shown = nullptr) const {
+    segment->add(tally, ranks, index, shown, shown ? Slot::bytes_of(1) : 0);
   }
 };
 
@@ -62,6 +65,7 @@ struct RankGroup::Member final : Peers {
     const Meeting* meeting = nullptr;
     size_t index = 0;
     std::vector<Shown> seen;
+    uint64_t round = 0;  // how often it met there
   };
   Segment* segment = nullptr;
   const Mesh* mesh = nullptr;
@@ -120,13 +124,16 @@ struct RankGroup::Member final : Peers {
   }
   Met meet(std::string_view axis, const TensorRef& in, const TensorRef& out) override {
     Place& p = place(axis);
-    show(p.meeting->slots[p.index], in, out);
-    if (!meet(axis)) return {};
-    return read(p.meeting->slots, *p.meeting, p.index, p.seen);
+    Slot* slots = p.meeting->foreground().slots();
+    show(slots[p.index], in, out);
+    if (!meet_at(p, &slots[p.index])) return {};
+    return read(slots, *p.meeting, p.index, p.seen);
   }
-  bool meet(std::string_view axis) override {
-    const Meeting& m = *place(axis).meeting;
-    return m.gate->pass(static_cast<uint32_t>(m.size()), waiter);
+  bool meet(std::string_view axis) override { return meet_at(place(axis), nullptr); }
+  bool meet_at(Place& p, const Slot* shown) const {
+    Tally& met = p.meeting->foreground().posted;
+    p.meeting->add(met, p.index, shown);
+    return met.wait_for(++p.round * p.meeting->size(), waiter);
   }
   bool has_failed() const override { return tegula::has_failed(waiter); }
   Errand& errand(std::string_view axis, int number) override;
@@ -144,9 +151,10 @@ struct RankGroup::Posted final : Errand {
   uint64_t all_of_round() const { return round * seen.size(); }
   void begin(std::string_view, std::string_view, std::string_view, size_t) override {}
   void post(const TensorRef& in, const TensorRef& out) override {
-    member->show(board->slots()[index], in, out);
+    Slot& slot = board->slots()[index];
+    member->show(slot, in, out);
     ++round;
-    board->posted.add_one(seen.size());
+    meeting->add(board->posted, index, &slot);
   }
   bool is_ready() const override { return board->posted.load() >= all_of_round() && !has_failed(); }
   Met meet(std::string_view, const TensorRef&, const TensorRef&) override {
@@ -154,7 +162,7 @@ struct RankGroup::Posted final : Errand {
     return member->read(board->slots(), *meeting, index, seen);
   }
   bool meet(std::string_view) override {
-    board->taken.add_one(seen.size());
+    meeting->add(board->taken, index);
     return true;
   }
   bool end() override { return board->taken.wait_for(all_of_round(), member->waiter); }
@@ -167,7 +175,7 @@ Errand& RankGroup::Member::errand(std::string_view axis, int number) {
   std::unique_ptr<Posted>& errand = errands[{p.meeting, number}];
   if (errand) return *errand;
   errand = std::make_unique<Posted>();
-  errand->member = this, errand->meeting = p.meeting, errand->board = &p.meeting->board(number);
+  errand->member = this, errand->meeting = p.meeting, errand->board = &p.meeting->of_errand(number);
   errand->index = p.index, errand->seen.resize(p.meeting->size());
   return *errand;
 }
@@ -206,10 +214,7 @@ void RankGroup::make_members() {
       const Meeting*& meeting = of_group[{a, ranks[0]}];
       if (!meeting) {
         Meeting& m = *meetings_.emplace_back(std::make_unique<Meeting>());
-        m.ranks = std::move(ranks);
-        m.gate = reinterpret_cast<Gate*>(at);
-        m.slots = reinterpret_cast<Slot*>(at + Meeting::slots_at());
-        m.boards = at + Meeting::boards_at(n);
+        m.segment = segment_, m.ranks = std::move(ranks), m.boards = at;
         at += Meeting::bytes_of(n);
         meeting = &m;
       }
@@ -235,11 +240,13 @@ Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {
   Status differs;
   for (size_t a = 0; a < mesh_.axes.size() && differs.ok(); ++a) {
     const std::string& axis = mesh_.axes[a].name;
-    const Meeting& m = *own.places[a].meeting;
-    m.slots[own.places[a].index].hash = number;
-    if (!own.meet(axis)) return io_error("another rank failed");
+    Member::Place& place = own.places[a];
+    const Meeting& m = *place.meeting;
+    Slot* slots = m.foreground().slots();
+    slots[place.index].hash = number;
+    if (!own.meet_at(place, &slots[place.index])) return io_error("another rank failed");
     for (size_t i = 0; i < m.size() && differs.ok(); ++i)
-      if (const uint64_t other = m.slots[i].hash; other != number)
+      if (const uint64_t other = slots[i].hash; other != number)
         differs = internal_error(cat("ranks ", rank, " and ", m.ranks[i], " of ", to_text(mesh_),
                                      " have other ", what, " (hashes ", number, " and ", other,
                                      "): run one build with one configuration"));
@@ -271,10 +278,12 @@ Status RankGroup::run_all(Status (*fn)(void*, int64_t), void* context) {
 void RankGroup::begin() {
   if (!threads_) return;
   segment_->reset();
-  for (const auto& m : meetings_) m->gate->n_there = 0;
-  for (const auto& m : members_)
+  for (const auto& m : meetings_) m->foreground().posted.count = 0;
+  for (const auto& m : members_) {
+    for (Member::Place& p : m->places) p.round = 0;
     for (const auto& [key, errand] : m->errands)
       errand->round = 0, errand->board->posted.count = errand->board->taken.count = 0;
+  }
 }
 
 }  // namespace tegula

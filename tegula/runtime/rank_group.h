@@ -7,8 +7,8 @@
 //   group.run([&](int64_t r) { return sessions[r]->run(); });  // all own ranks at once
 //   group.sent_bytes(r)                                       // counted by those that copied
 //
-// Two levels (comm/): ranks *meet* at gates in memory that all see, where each shows its tensors as
-// offsets; what another one shows is *reached* by adding where the memory is mapped here. So the
+// Two levels (comm/): ranks *meet* at boards in memory that all see, where each shows its tensors
+// as offsets; what another one shows is *reached* by adding where the memory is mapped here. So the
 // kernels of collectives are the same for threads and processes. With its tensors a rank shows a
 // hash of what it calls: one that calls something else is named, with both calls.
 #pragma once

@@ -41,31 +41,36 @@ void expect_all_zero(const std::vector<int>& ended) {
 
 constexpr int64_t kArea = 64 << 20;
 
-TEST(Gate, EverybodyIsThereBeforeAnybodyGoesOn) {
+TEST(Tally, EverybodyIsThereBeforeAnybodyGoesOn) {
   constexpr int kThreads = 5, kRounds = 400;
-  Gate gate;
+  Tally tally;
   uint32_t failed = 0;
   std::vector<int64_t> at(kThreads);
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (size_t t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
+      uint64_t passed = 0;
+      const auto pass = [&] {
+        tally.add_one(kThreads);
+        return tally.wait_for(++passed * kThreads, {&failed, nullptr});
+      };
       for (int64_t round = 1; round <= kRounds; ++round) {
         at[t] = round;
-        if (!gate.pass(kThreads, {&failed, nullptr})) ++wrong;
+        if (!pass()) ++wrong;
         for (const int64_t other : at) wrong += other != round;
-        if (!gate.pass(kThreads, {&failed, nullptr})) ++wrong;
+        if (!pass()) ++wrong;
       }
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Gate, WhoWaitsIsSeenAndGoesOnWhenSomebodyFailed) {
-  Gate gate;
+TEST(Tally, WhoWaitsIsSeenAndGoesOnWhenSomebodyFailed) {
+  Tally tally;
   uint32_t failed = 0;
   RankState state;
-  std::thread waits([&] { EXPECT_FALSE(gate.pass(2, {&failed, &state})); });
+  std::thread waits([&] { EXPECT_FALSE(tally.wait_for(2, {&failed, &state})); });
   while (__atomic_load_n(&state.beats, __ATOMIC_RELAXED) < 3) std::this_thread::yield();
   EXPECT_EQ(__atomic_load_n(&state.is_waiting, __ATOMIC_RELAXED), 1U);
   __atomic_store_n(&failed, 1, __ATOMIC_RELEASE);

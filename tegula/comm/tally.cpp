@@ -1,4 +1,4 @@
-#include "tegula/comm/gate.h"
+#include "tegula/comm/tally.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -41,23 +41,6 @@ struct Seen {
 }  // namespace
 
 bool has_failed(const Waiter& w) { return __atomic_load_n(w.failed, __ATOMIC_ACQUIRE) != 0; }
-
-bool Gate::pass(uint32_t n, const Waiter& who) {
-  if (has_failed(who)) return false;
-  const uint32_t before = __atomic_load_n(&round, __ATOMIC_ACQUIRE);
-  if (__atomic_add_fetch(&n_there, 1, __ATOMIC_ACQ_REL) == n) {
-    __atomic_store_n(&n_there, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&round, before + 1, __ATOMIC_RELEASE);
-    wake_all(&round);
-    return true;
-  }
-  const Seen seen(who.state);
-  while (__atomic_load_n(&round, __ATOMIC_ACQUIRE) == before) {
-    if (has_failed(who)) return false;
-    sleep_while(&round, before, who.state);
-  }
-  return true;
-}
 
 uint64_t Tally::load() const { return __atomic_load_n(&count, __ATOMIC_ACQUIRE); }
 

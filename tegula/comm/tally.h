@@ -1,6 +1,6 @@
-// Gate and Tally: where ranks wait for one another, be they threads of one process or of several.
+// Tally: where ranks wait for one another, be they threads of one process or of several.
 //
-// Both are words in memory that all of them see. They begin as zeros and hold no pointer, so that
+// It is a word in memory that all of them see. It begins as zero and holds no pointer, so that
 // each process may have that memory at another address. Who waits sleeps on a futex; 20 times a
 // second it looks whether somebody has failed, so that nobody waits for one that was killed.
 #pragma once
@@ -27,14 +27,8 @@ struct Waiter {
 };
 bool has_failed(const Waiter& w);
 
-// All n come, then all go on.
-struct Gate {
-  uint32_t n_there = 0, round = 0;
-  // False: somebody failed.
-  bool pass(uint32_t n, const Waiter& who);
-};
-
-// A count that only grows.
+// A count that only grows. Where n ranks each add one and then wait for n times the number of their
+// rounds, all come before one goes on.
 struct Tally {
   uint64_t count = 0;
   uint64_t load() const;
