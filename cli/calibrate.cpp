@@ -159,14 +159,14 @@ Result<planner::Calibration> calibrate(const TrainConfig& config, int n_threads)
 }
 
 Result<planner::Predicted> predict_step(const TrainConfig& config, const Target& target,
-                                        const Plan& step, const Plan* update) {
+                                        std::span<const StepPart> parts,
+                                        std::span<const Plan* const> plans) {
   const planner::Calibration known = TEGULA_TRY(calibrate(config, target.n_threads));
-  planner::Predicted sum = known.predict(step, target.n_threads);
-  const auto n = static_cast<double>(config.accumulate);
-  sum.seconds *= n, sum.low *= n, sum.high *= n;
-  if (update) {
-    const planner::Predicted more = known.predict(*update, target.n_threads);
-    sum.seconds += more.seconds, sum.low += more.low, sum.high += more.high;
+  planner::Predicted sum;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const planner::Predicted more = known.predict(*plans[i], target.n_threads);
+    const auto n = static_cast<double>(parts[i].times);
+    sum.seconds += n * more.seconds, sum.low += n * more.low, sum.high += n * more.high;
   }
   return sum;
 }

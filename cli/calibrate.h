@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tegula/planner/calibration.h"
-#include "tegula/train/config.h"
+#include "tegula/train/step.h"
 
 namespace tegula::cli {
 
@@ -11,8 +11,9 @@ namespace tegula::cli {
 // dtype that it has not are timed first, some twenty seconds, and kept. Errors: those of compiling
 // and of writing; a file that cannot be read is replaced, with a note.
 Result<planner::Calibration> calibrate(const TrainConfig& config, int n_threads);
-// A step of the plan of train_step, or of micro_step and of update, by it.
+// A step by it, of the plans of its parts.
 Result<planner::Predicted> predict_step(const TrainConfig& config, const Target& target,
-                                        const Plan& step, const Plan* update);
+                                        std::span<const StepPart> parts,
+                                        std::span<const Plan* const> plans);
 
 }  // namespace tegula::cli

@@ -58,14 +58,15 @@ Result<Planned> plan_once(const TrainConfig& c, const Target& target) {
   const auto start = Clock::now();
   p.functions = TEGULA_TRY(build_step_functions(c));
   p.build_ms = ms_since(start);
-  const FuncId f = c.accumulate > 1 ? p.functions.micro_step : p.functions.train_step;
+  p.parts = parts_of_step(c, p.functions);
+  const FuncId f = p.parts[0].function;
   p.nodes = (*p.functions.module)[f].nodes.size();
   p.compiled = TEGULA_TRY(compile(p.functions.module, f, compile_options(c, target)));
-  if (c.accumulate > 1)
-    p.update =
-        TEGULA_TRY(compile(p.functions.module, p.functions.update, compile_options(c, target)));
+  for (size_t i = 1; i < p.parts.size(); ++i)
+    p.the_rest.push_back(
+        TEGULA_TRY(compile(p.functions.module, p.parts[i].function, compile_options(c, target))));
   p.total_ms = ms_since(start);
-  p.cost = TEGULA_TRY(step_cost(c, *p.compiled.plan, p.update.plan.get()));
+  p.cost = TEGULA_TRY(step_cost(c, p.plans()));
   return p;
 }
 
@@ -165,12 +166,10 @@ Status run(const Options& o) {
   if (const std::string note = note_on_blocks(c, p.compiled.reports); !note.empty())
     print_note(note);
   p.of_device = all;
-  if (o.calibrate)
-    p.predicted = TEGULA_TRY(predict_step(c, target, *p.compiled.plan, p.update.plan.get()));
+  if (o.calibrate) p.predicted = TEGULA_TRY(predict_step(c, target, p.parts, p.plans()));
   if (o.measure) p.measured = TEGULA_TRY(measure_step(c, p));
   if (o.verify)
-    for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})
-      if (each) TEGULA_TRY(verify_plan(*each));
+    for (const Plan* each : p.plans()) TEGULA_TRY(verify_plan(*each));
   if (!o.save.empty()) TEGULA_TRY(write_result(o.save, plan_to_json(*p.compiled.plan)));
   const bool is_here = o.target.empty() && o.device != "cuda";
   if (const std::string note = is_here ? memory_note(c, p.cost) : ""; !note.empty())

@@ -19,9 +19,10 @@ constexpr size_t kLeastRuns = 3, kMostRuns = 100;
 // The plans of a step in one arena, with weights as a training begins and inputs of no meaning.
 class StepRun {
  public:
-  StepRun(const TrainConfig& c, const Planned& p) : config_(c), rank_(c.threads), store_(rank_) {
+  StepRun(const TrainConfig& c, const Planned& p)
+      : config_(c), groups_(micro_groups(c)), rank_(c.threads), store_(rank_) {
     plans_.push_back(p.compiled.plan);
-    if (p.update.plan) plans_.push_back(p.update.plan);
+    for (const Compiled& rest : p.the_rest) plans_.push_back(rest.plan);
     work_.weights = p.functions.weights, work_.integers_below = c.model.vocab_size;
   }
 
@@ -34,10 +35,14 @@ class StepRun {
     }
     arena_ = TEGULA_TRY(Region::between_guards(rank_.memory, bytes));
     watch_ = TEGULA_TRY(MemoryWatch::create(arena_, all, MemoryWatch::Workspaces::kInArena));
-    for (const auto& plan : plans_) {
-      sessions_.push_back(std::make_unique<Session>(plan, rank_, arena_.data()));
-      TEGULA_TRY(sessions_.back()->bind_store(store_));
-      TEGULA_TRY(bind_inputs(*sessions_.back()));
+    const int64_t n_slots = groups_.n_slots();
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      auto& sessions = sessions_.emplace_back();
+      for (int64_t slot = 0; slot < (i == kStep ? n_slots : i == kJoin ? n_slots - 1 : 1); ++slot) {
+        sessions.push_back(std::make_unique<Session>(plans_[i], rank_, arena_.data()));
+        TEGULA_TRY(sessions.back()->bind_store(store_, name_at_slot, slot));
+        TEGULA_TRY(bind_inputs(*sessions.back()));
+      }
     }
     for (const auto& [name, entry] : store_) (void)set_value(work_, name, entry.ref);
     TEGULA_TRY(init_loss_scale(store_, config_.loss_scale));
@@ -47,19 +52,24 @@ class StepRun {
   // Micro-batches, then the update.
   Result<double> step() {
     const double start = kernel_seconds(rank_.pool);
-    for (int64_t i = 0; i < config_.accumulate; ++i) TEGULA_TRY(sessions_[0]->run());
-    if (sessions_.size() > 1) TEGULA_TRY(sessions_[1]->run());
+    for (int64_t i = 0; i < groups_.n; ++i) {
+      const auto slot = static_cast<size_t>(groups_.slot_of(i));
+      TEGULA_TRY(sessions_[kStep][slot]->run());
+      for (size_t j = 1; j <= static_cast<size_t>(groups_.joins_after(i)); ++j)
+        TEGULA_TRY(sessions_[kJoin][slot - j]->run());
+    }
+    if (sessions_.size() > kUpdate) TEGULA_TRY(sessions_[kUpdate][0]->run());
     return kernel_seconds(rank_.pool) - start;
   }
 
   Status watched_steps() {
-    for (auto& s : sessions_) s->watch(watch_.get());
+    watch(watch_.get());
     for (const uint8_t value : kPoison) {
       watch_->begin(value, &rank_.pool);
       TEGULA_TRY(step());
       TEGULA_TRY(watch_->end());
     }
-    for (auto& s : sessions_) s->watch(nullptr);
+    watch(nullptr);
     return {};
   }
 
@@ -73,6 +83,11 @@ class StepRun {
   }
 
  private:
+  static constexpr size_t kStep = 0, kUpdate = 1, kJoin = 2;  // parts_of_step
+  void watch(MemoryWatch* watch) {
+    for (auto& of_plan : sessions_)
+      for (auto& s : of_plan) s->watch(watch);
+  }
   Status bind_inputs(Session& session) {
     const Plan& plan = session.plan();
     for (size_t i = 0; i < plan.params.size(); ++i) {
@@ -89,6 +104,7 @@ class StepRun {
   }
 
   const TrainConfig& config_;
+  const MicroGroups groups_;
   Rank rank_;
   Store store_;
   BenchWork work_;
@@ -96,7 +112,7 @@ class StepRun {
   Region arena_;
   std::vector<Region> inputs_;
   std::unique_ptr<MemoryWatch> watch_;
-  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<std::vector<std::unique_ptr<Session>>> sessions_;  // of each plan and slot
 };
 
 }  // namespace

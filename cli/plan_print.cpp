@@ -14,10 +14,10 @@ namespace tegula::cli {
 
 namespace {
 
-FlopsTable flops_table(const Planned& p, int64_t accumulate) {
+FlopsTable flops_table(const Planned& p) {
   FlopsTable table;
-  table.add(*p.compiled.plan, accumulate);
-  if (p.update.plan) table.add(*p.update.plan, 1);
+  const auto plans = p.plans();
+  for (size_t i = 0; i < plans.size(); ++i) table.add(*plans[i], p.parts[i].times);
   table.sort();
   return table;
 }
@@ -33,10 +33,13 @@ Json json_of(const std::vector<FlopsRow>& rows) {
   return list;
 }
 
-// A step's price on the target: its plan's, as often as it runs, and the update's.
-double seconds_of(const Planned& p, const TrainConfig& c) {
-  const double update = p.update.plan ? p.update.plan->seconds() : 0;
-  return static_cast<double>(c.accumulate) * p.compiled.plan->seconds() + update;
+// A step's price on the target: its plans', as often as they run.
+double seconds_of(const Planned& p) {
+  double sum = 0;
+  const auto plans = p.plans();
+  for (size_t i = 0; i < plans.size(); ++i)
+    sum += static_cast<double>(p.parts[i].times) * plans[i]->seconds();
+  return sum;
 }
 
 // A run over so many tokens, in whole steps. Past what 64 bits count: in double.
@@ -52,7 +55,7 @@ double tokens_of_step(const TrainConfig& c) {
 RunCost run_cost(const Planned& p, const TrainConfig& c, double tokens) {
   const double n = std::ceil(tokens / tokens_of_step(c));
   return {n, n * static_cast<double>(p.cost.flops), n * static_cast<double>(p.cost.bytes),
-          n * seconds_of(p, c)};
+          n * seconds_of(p)};
 }
 
 // "4.1 days"
@@ -104,10 +107,10 @@ std::string signed_error(double predicted, double measured) {
   return text;
 }
 
-void print_measured(const Planned& p, const TrainConfig& c) {
+void print_measured(const Planned& p) {
   const MeasuredStep& m = *p.measured;
   std::printf("measured    %.4g ms a step, the median of %lld; priced %s", 1e3 * m.step_s,
-              static_cast<long long>(m.runs), signed_error(seconds_of(p, c), m.step_s).c_str());
+              static_cast<long long>(m.runs), signed_error(seconds_of(p), m.step_s).c_str());
   if (p.predicted)
     std::printf(
         ", predicted %s, which lies %s the interval",
@@ -145,16 +148,22 @@ void print_recomputed(const std::vector<Recomputed>& choices) {
 
 }  // namespace
 
+std::vector<const Plan*> Planned::plans() const {
+  std::vector<const Plan*> all = {compiled.plan.get()};
+  for (const Compiled& c : the_rest) all.push_back(c.plan.get());
+  return all;
+}
+
 void print_json(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
   const StepCost& cost = p.cost;
-  const FlopsTable flops = flops_table(p, c.accumulate);
+  const FlopsTable flops = flops_table(p);
   const Plan& plan = *p.compiled.plan;
   Json::Array ranks = {Json::object(
       {{"flops", cost.flops}, {"sent_bytes", int64_t{0}}, {"peak_bytes", cost.peak_bytes()}})};
   Json j = Json::object({{"params", parameter_count(p.functions.weights)},
                          {"target", plan.target.name},
                          {"host_steps", plan.host_steps()},
-                         {"seconds", seconds_of(p, c)},
+                         {"seconds", seconds_of(p)},
                          {"vocab_size", c.model.vocab_size},
                          {"nodes_built", static_cast<int64_t>(p.nodes)},
                          {"steps", static_cast<int64_t>(p.compiled.plan->steps.size())},
@@ -201,7 +210,7 @@ void print_json(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
 void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
   const StepCost& cost = p.cost;
   const Plan& plan = *p.compiled.plan;
-  const FlopsTable flops = flops_table(p, c.accumulate);
+  const FlopsTable flops = flops_table(p);
   const double tokens = tokens_of_step(c);
   const double mib = 1 << 20;
   std::printf("model       %s, %s parameters, a vocabulary of %lld\n", c.model.type.c_str(),
@@ -214,8 +223,8 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
               static_cast<double>(cost.flops), static_cast<double>(cost.flops) / tokens,
               static_cast<double>(cost.bytes));
   if (plan.target.bytes_per_s > 0)
-    std::printf("priced      %.4g ms a step by its roofline, %.4g tokens/s\n",
-                1e3 * seconds_of(p, c), tokens / seconds_of(p, c));
+    std::printf("priced      %.4g ms a step by its roofline, %.4g tokens/s\n", 1e3 * seconds_of(p),
+                tokens / seconds_of(p));
   if (p.predicted)
     std::printf("predicted   %.4g ms a step (%.4g to %.4g) by calls timed on this machine%s\n",
                 1e3 * p.predicted->seconds, 1e3 * p.predicted->low, 1e3 * p.predicted->high,
@@ -224,7 +233,7 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
                           " % of it by calls of other kinds")
                           .c_str()
                     : "");
-  if (p.measured) print_measured(p, c);
+  if (p.measured) print_measured(p);
   if (o.tokens_total > 0) {
     const RunCost run = run_cost(p, c, o.tokens_total);
     std::printf("a run       %.4g tokens in %.10g steps: %.4g FLOPs, %.4g bytes moved at least%s\n",
@@ -262,7 +271,7 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
   if (o.timings) std::fputs(to_text(p.compiled.reports).c_str(), stdout);
   if (!o.verbose) return;
   std::fputs(plan.to_string().c_str(), stdout);
-  if (p.update.plan) std::fputs(p.update.plan->to_string().c_str(), stdout);
+  for (const Compiled& c : p.the_rest) std::fputs(c.plan->to_string().c_str(), stdout);
 }
 
 }  // namespace tegula::cli

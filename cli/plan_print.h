@@ -18,7 +18,10 @@ struct MeasuredStep {
 
 struct Planned {
   StepFunctions functions;
-  Compiled compiled, update;  // update: null without accumulation
+  std::vector<StepPart> parts;     // of a step
+  Compiled compiled;               // the first of them
+  std::vector<Compiled> the_rest;  // with accumulation
+  std::vector<const Plan*> plans() const;
   StepCost cost;
   size_t nodes = 0;
   double build_ms = 0, total_ms = 0;

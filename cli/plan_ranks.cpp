@@ -12,35 +12,36 @@ namespace {
 
 struct Planned {
   StepFunctions functions;
-  CompiledRanks step, update;  // update: without plans, unless gradients are accumulated
+  std::vector<StepPart> parts;
+  std::vector<CompiledRanks> plans;  // of each part
+  const CompiledRanks& step() const { return plans[0]; }
   std::vector<StepCost> costs;
   std::vector<int64_t> sent_bytes;
   ProductShares products;
 };
 
 int64_t sent_bytes(const CompiledRanks& c, int64_t rank) {
-  if (c.plans.empty()) return 0;
   return c.plans[static_cast<size_t>(rank)]->sent_bytes(c.mesh, c.mesh.at(rank));
 }
 
 Result<Planned> planned(const TrainConfig& c, const Target& target) {
   Planned p;
   p.functions = TEGULA_TRY(build_step_functions(c));
-  const bool one = c.accumulate == 1;
-  p.step = TEGULA_TRY(compile_for_ranks(
-      c, p.functions, one ? p.functions.train_step : p.functions.micro_step, target));
+  p.parts = parts_of_step(c, p.functions);
+  for (const StepPart& part : p.parts)
+    p.plans.push_back(TEGULA_TRY(compile_for_ranks(c, p.functions, part.function, target)));
   TrainConfig alone = c;
   alone.mesh = {}, alone.zero = 0;
   const StepFunctions whole = TEGULA_TRY(build_step_functions(alone));
-  const CompiledRanks by_one = TEGULA_TRY(
-      compile_for_ranks(alone, whole, one ? whole.train_step : whole.micro_step, target));
-  p.products = product_shares(p.step, *by_one.plans[0]);
-  if (!one) p.update = TEGULA_TRY(compile_for_ranks(c, p.functions, p.functions.update, target));
+  const CompiledRanks by_one =
+      TEGULA_TRY(compile_for_ranks(alone, whole, parts_of_step(alone, whole)[0].function, target));
+  p.products = product_shares(p.step(), *by_one.plans[0], batch_shares(c));
   for (int64_t r = 0; r < c.mesh.n_ranks(); ++r) {
     const auto i = static_cast<size_t>(r);
-    p.costs.push_back(
-        TEGULA_TRY(step_cost(c, *p.step.plans[i], one ? nullptr : p.update.plans[i].get())));
-    p.sent_bytes.push_back(c.accumulate * sent_bytes(p.step, r) + sent_bytes(p.update, r));
+    p.costs.push_back(TEGULA_TRY(step_cost(c, plans_of_rank(p.plans, i))));
+    p.sent_bytes.push_back(0);
+    for (size_t part = 0; part < p.parts.size(); ++part)
+      p.sent_bytes[i] += p.parts[part].times * sent_bytes(p.plans[part], r);
   }
   return p;
 }
@@ -50,10 +51,9 @@ struct Exchange {
   int64_t count = 0, sent_bytes = 0;
   bool is_bound = false;  // what data decides, at most
 };
-std::map<std::string, Exchange> exchanges(const Planned& p, const TrainConfig& c) {
+std::map<std::string, Exchange> exchanges(const Planned& p) {
   std::map<std::string, Exchange> all;
   const auto add = [&](const CompiledRanks& ranks, int64_t times) {
-    if (ranks.plans.empty()) return;
     Plan one;  // of a single step, to count what it sends
     one.module = ranks.plans[0]->module;
     for (const Step& s : ranks.plans[0]->steps) {
@@ -64,7 +64,7 @@ std::map<std::string, Exchange> exchanges(const Planned& p, const TrainConfig& c
       e.sent_bytes += times * one.sent_bytes(ranks.mesh, ranks.mesh.at(0));
     }
   };
-  add(p.step, c.accumulate), add(p.update, 1);
+  for (size_t part = 0; part < p.parts.size(); ++part) add(p.plans[part], p.parts[part].times);
   return all;
 }
 
@@ -75,9 +75,9 @@ struct Alike {
 };
 std::map<std::string, Alike> uncut(const Planned& p) {
   std::map<std::string, Alike> all;
-  for (const Uncut& u : p.step.sharded.uncut) {
+  for (const Uncut& u : p.step().sharded.uncut) {
     const std::string place = u.scope.empty() ? "the step" : u.scope;
-    Alike& a = all[cat(u.op->name, " of ", place, " over ", p.step.mesh.axes[u.axis].name)];
+    Alike& a = all[cat(u.op->name, " of ", place, " over ", p.step().mesh.axes[u.axis].name)];
     a.flops += u.flops;
     if (a.indivisible.empty()) a.indivisible = u.indivisible;
   }
@@ -90,13 +90,13 @@ void print_json(const Planned& p, const TrainConfig& c) {
     ranks.push_back(Json::object({{"flops", p.costs[r].flops},
                                   {"sent_bytes", p.sent_bytes[r]},
                                   {"peak_bytes", p.costs[r].peak_bytes()}}));
-  for (const auto& [what, e] : exchanges(p, c))
+  for (const auto& [what, e] : exchanges(p))
     sends.push_back(
         Json::object({{"what", what}, {"count", e.count}, {"sent_bytes", e.sent_bytes}}));
   for (const auto& [what, a] : uncut(p))
     alike.push_back(
         Json::object({{"what", what}, {"flops", a.flops}, {"indivisible", a.indivisible}}));
-  for (const std::string& note : p.step.notes) notes.push_back(note);
+  for (const std::string& note : p.step().notes) notes.push_back(note);
   std::printf(
       "%s\n",
       Json::object({{"params", parameter_count(p.functions.weights)},
@@ -120,7 +120,7 @@ void print_text(const Planned& p, const TrainConfig& c) {
                 static_cast<double>(p.costs[r].flops),
                 static_cast<double>(p.costs[r].peak_bytes()) / (1 << 20),
                 static_cast<double>(p.sent_bytes[r]));
-  for (const auto& [what, e] : exchanges(p, c))
+  for (const auto& [what, e] : exchanges(p))
     std::printf("exchange    %lld %s, %s%.4g bytes sent by rank 0\n",
                 static_cast<long long>(e.count), what.c_str(), e.is_bound ? "at most " : "",
                 static_cast<double>(e.sent_bytes));
@@ -131,7 +131,7 @@ void print_text(const Planned& p, const TrainConfig& c) {
         "not cut     %s: %.4g FLOPs on every rank%s\n", what.c_str(), static_cast<double>(a.flops),
         a.indivisible.empty() ? ""
                               : cat("; what its ranks do not divide: ", a.indivisible).c_str());
-  for (const std::string& note : p.step.notes) std::printf("note        %s\n", note.c_str());
+  for (const std::string& note : p.step().notes) std::printf("note        %s\n", note.c_str());
 }
 
 }  // namespace

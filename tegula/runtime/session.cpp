@@ -84,13 +84,14 @@ Status Session::bind_input(std::string_view name, const void* host) {
   return {};
 }
 
-Status Session::bind_store(Store& store) {
+Status Session::bind_store(Store& store, NameInStore name, int64_t slot) {
   for (size_t i = 0; i < plan_->params.size(); ++i) {
     const auto& p = plan_->params[i];
     if (p.role == Role::kInput) continue;
-    TensorRef tensor = TEGULA_TRY(store.get(p.name, p.tensor.type));
-    if (p.donated_to >= 0) tensor = TEGULA_TRY(store.own(p.name));
-    if (memory_nodes() > 1 && !rank_->device && !store.is_borrowed(p.name))
+    const std::string there = name ? name(p.name, slot) : p.name;
+    TensorRef tensor = TEGULA_TRY(store.get(there, p.tensor.type));
+    if (p.donated_to >= 0) tensor = TEGULA_TRY(store.own(there));
+    if (memory_nodes() > 1 && !rank_->device && !store.is_borrowed(there))
       first_touch(tensor.data, p.tensor.type.bytes(), rank_->pool);
     bind(static_cast<int>(i), tensor.data);
   }

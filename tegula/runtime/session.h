@@ -47,9 +47,11 @@ class Session {
   void bind(int param, void* data);  // a number that the plan has not is run()'s error
   // Binds an input that lies on the host: a device gets its values with every run.
   Status bind_input(std::string_view param, const void* host);
-  // Binds every weight and state parameter to the store's tensor of its name (made if absent). What
-  // the plan writes is the store's own from then on; what it reads may be borrowed.
-  Status bind_store(Store& store);
+  // Binds every weight and state parameter to the store's tensor of its name, or of the one that
+  // `name` gives it (made if absent). What the plan writes is the store's own from then on; what it
+  // reads may be borrowed.
+  using NameInStore = std::string (*)(std::string_view param, int64_t slot);
+  Status bind_store(Store& store, NameInStore name = nullptr, int64_t slot = 0);
 
   // extents: one per symbol of the plan (may be empty when there are none). Error: an extent out of
   // bounds, a parameter without memory.

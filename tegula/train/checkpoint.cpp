@@ -8,6 +8,7 @@
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/init.h"
+#include "tegula/train/step.h"
 
 namespace tegula {
 
@@ -245,7 +246,8 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
     is_weight.insert(w.name);
   }
   for (const auto& [name, entry] : store)
-    if (!is_weight.contains(name)) state.emplace_back(name, entry.ref);
+    if (!is_weight.contains(name) && !is_sum_of_gradients(name))
+      state.emplace_back(name, entry.ref);
   std::vector<std::vector<float>> zeros;
   zeros.reserve(2 * weights.size());
   auto st = writer.add_tensors(kModelFile, named(checkpoint_tensors(config.model, model, zeros)));
@@ -346,12 +348,13 @@ Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles&
   const auto file = TEGULA_TRY(SafetensorsFile::open(join_path(files.path(), kOptimizerFile)));
   for (Store* store : stores) {
     for (const NamedTensor& t : file.tensors()) {
+      if (is_sum_of_gradients(t.name)) continue;  // zero; earlier versions saved it
       if (const Status st = store->fill(t.name, t.tensor); !st.ok())
         return invalid_argument(cat(file.path(), ": tensor ", t.name,
                                     " does not belong to this run: ", st.error().message));
     }
     for (const auto& [name, entry] : *store)
-      if (!is_weight.contains(name) && !file.find(name))
+      if (!is_weight.contains(name) && !is_sum_of_gradients(name) && !file.find(name))
         return invalid_argument(cat(file.path(), ": tensor ", name, " of the run is missing"));
   }
   return *step->as<int64_t>();

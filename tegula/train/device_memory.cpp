@@ -15,17 +15,16 @@ Result<DeviceMemory> planned(TrainConfig config, const Target& target, int64_t a
   config.tune = "off";  // no bit and no size depends on it
   const StepFunctions functions = TEGULA_TRY(build_step_functions(config));
   std::vector<std::shared_ptr<const Plan>> plans;
+  std::vector<const Plan*> all;
   const auto add = [&](FuncId f) -> Status {
     plans.push_back(TEGULA_TRY(compile(functions.module, f, compile_options(config, target))).plan);
+    all.push_back(plans.back().get());
     return {};
   };
-  const bool one = config.accumulate == 1;
-  TEGULA_TRY(add(one ? functions.train_step : functions.micro_step));
+  for (const StepPart& part : parts_of_step(config, functions)) TEGULA_TRY(add(part.function));
+  const StepCost cost = TEGULA_TRY(step_cost(config, all));
   TEGULA_TRY(add(functions.eval_loss));
-  if (!one) TEGULA_TRY(add(functions.update));
-  const StepCost cost = TEGULA_TRY(step_cost(config, *plans[0], one ? nullptr : plans[2].get()));
-  std::vector<const Plan*> all;
-  for (const auto& p : plans) all.push_back(p.get());
+  all.insert(all.end(), static_cast<size_t>(micro_groups(config).n_slots() - 1), all[0]);
   return device_memory(target, all, cost.state_bytes);
 }
 

@@ -25,7 +25,7 @@ struct DeviceMemory {
   int64_t rest_bytes() const { return state_bytes + input_bytes + plugin_bytes; }
   int64_t total_bytes() const { return arena_bytes + rest_bytes(); }
 };
-// The memory of a run that has these plans.
+// The memory of a run that has a session of each of these plans.
 DeviceMemory device_memory(const Target& target, std::span<const Plan* const> plans,
                            int64_t state_bytes);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tegula/ir/hash.h"
 #include "tegula/ir/regions.h"
@@ -84,7 +85,7 @@ Result<std::vector<std::string>> left_whole(const TrainConfig& config) {
 void split_state(const TrainConfig& config, std::string_view name, const Shape& shape,
                  std::string_view weight, Sharding& s) {
   const int dp = config.mesh.find("dp");
-  const bool is_sum = name.starts_with("grad.");
+  const bool is_sum = is_sum_of_gradients(name);
   if (dp < 0 || config.zero < (name == weight ? 3 : is_sum ? 2 : 1)) return;
   const MeshAxis& axis = config.mesh.axes[static_cast<size_t>(dp)];
   for (int d = 0; d < shape.rank(); ++d) {
@@ -97,11 +98,17 @@ void split_state(const TrainConfig& config, std::string_view name, const Shape& 
 }
 
 // Sums of gradients over micro-batches are joined once a step: until then they pend over what the
-// batch's tokens are cut by. (In mode exact a micro-batch's sum has its own order over ranks.)
+// batch's tokens are cut by. (In mode exact a micro-batch's sum has its own order over ranks: they
+// pend over dp alone, where its ranks have whole micro-batches.)
 void leave_sums_pending(const TrainConfig& config, std::string_view name, Sharding& s) {
-  if (config.mode != "fast" || config.zero >= 2 || !name.starts_with("grad.")) return;
-  for (size_t a = 0; a < s.size(); ++a)
-    if (s[a].is_replicated() && config.mesh.axes[a].name != "tp") s[a] = AxisSharding::pending();
+  const bool is_fast = config.mode == "fast";
+  if ((!is_fast && batch_shares(config) == 1) || config.zero >= 2 || !is_sum_of_gradients(name))
+    return;
+  for (size_t a = 0; a < s.size(); ++a) {
+    const std::string& axis = config.mesh.axes[a].name;
+    if (s[a].is_replicated() && (is_fast ? axis != "tp" : axis == "dp"))
+      s[a] = AxisSharding::pending();
+  }
 }
 
 // "adam.m.wte.weight" is state of "wte.weight".
@@ -136,7 +143,9 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
       return invalid_argument(cat("--seqlen ", config.row_length(),
                                   " cannot be shared evenly by the ", a.size, " ranks of cp"));
   }
-  if (config.batch % n_batch != 0)
+  const bool cuts_batch = std::any_of(step.params.begin(), step.params.end(),
+                                      [](const Param& p) { return p.name == "tokens"; });
+  if (cuts_batch && config.batch % n_batch != 0)
     return invalid_argument(cat("--batch ", config.batch, " cannot be shared evenly by the ",
                                 n_batch, " ranks of --mesh ", to_text(mesh), " that cut it"));
   std::vector<Sharding> all;
@@ -195,11 +204,50 @@ Result<ShardOptions> shard_options(const TrainConfig& config, const Function& f,
   return o;
 }
 
+// Do dp's ranks run the function each for itself, on a batch that is not cut? So they do a micro
+// step on whole micro-batches; an evaluation whose batch dp does not divide they do alike.
+bool is_apart(const TrainConfig& config, const StepFunctions& functions, FuncId function) {
+  const int64_t n = batch_shares(config);
+  if (n == 1 || function == functions.update) return false;
+  const int ep = config.mesh.find("ep");
+  const int64_t n_ep = ep < 0 ? 1 : config.mesh.axes[static_cast<size_t>(ep)].size;
+  return function != functions.eval_loss || config.batch % (n * n_ep) != 0;
+}
+
+// What one of dp's ranks compiles for itself.
+TrainConfig alone_in_dp(TrainConfig config) {
+  config.mesh.axes[static_cast<size_t>(config.mesh.find("dp"))].size = 1;
+  return config;
+}
+
+// The plans of one of dp's ranks, for all of them. Their sums pend over dp.
+CompiledRanks for_all_of_dp(const TrainConfig& config, CompiledRanks one) {
+  const auto dp = static_cast<size_t>(config.mesh.find("dp"));
+  const auto plans = std::move(one.plans);
+  const std::vector<FuncId> functions = std::move(one.functions);
+  const Mesh mesh = std::exchange(one.mesh, config.mesh);
+  one.plans.clear(), one.functions.clear();
+  for (int64_t r = 0; r < config.mesh.n_ranks(); ++r) {
+    const std::vector<int64_t> at = config.mesh.at(r);
+    size_t i = 0;
+    for (size_t a = 0; a < at.size(); ++a)
+      i = i * static_cast<size_t>(mesh.axes[a].size) + (a == dp ? 0 : static_cast<size_t>(at[a]));
+    one.plans.push_back(plans[i]);
+    if (!functions.empty()) one.functions.push_back(functions[i]);
+  }
+  for (size_t p = 0; p < one.params.size(); ++p)
+    one.params[p][dp] = is_sum_of_gradients(one.plans[0]->params[p].name) ? AxisSharding::pending()
+                                                                          : AxisSharding{};
+  return one;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config,
                                                        const StepFunctions& functions,
                                                        FuncId function, const Target& target) {
+  if (is_apart(config, functions, function))
+    return plan_of_first_rank(alone_in_dp(config), functions, function, target);
   const CompileOptions options = compile_options(config, target);
   const Function& f = (*functions.module)[function];
   TEGULA_TRY(check_loops(config, f));
@@ -211,6 +259,9 @@ Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config
 
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target) {
+  if (is_apart(config, functions, function))
+    return for_all_of_dp(
+        config, TEGULA_TRY(compile_for_ranks(alone_in_dp(config), functions, function, target)));
   const CompileOptions options = compile_options(config, target);
   const Function& f = (*functions.module)[function];
   TEGULA_TRY(check_loops(config, f));
@@ -255,7 +306,7 @@ double product_flops(const Plan& plan) {
 }
 }  // namespace
 
-ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole) {
+ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole, int64_t batch_shares) {
   double all = 0, alike = 0;
   for (const auto& plan : ranks.plans) all += product_flops(*plan);
   for (const Uncut& u : ranks.sharded.uncut) {
@@ -264,8 +315,14 @@ ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole) {
     for (size_t a = 0; a < u.axis; ++a) n *= static_cast<double>(ranks.mesh.axes[a].size);
     alike += static_cast<double>(u.flops) * n;
   }
-  const double one = product_flops(whole);
+  const double one = product_flops(whole) * static_cast<double>(batch_shares);
   return one > 0 ? ProductShares{all / one, (all - alike) / one} : ProductShares{};
+}
+
+std::vector<const Plan*> plans_of_rank(std::span<const CompiledRanks> parts, size_t rank) {
+  std::vector<const Plan*> plans;
+  for (const CompiledRanks& part : parts) plans.push_back(part.plans[rank].get());
+  return plans;
 }
 
 Status agree_on_collectives(RankGroup& group, std::span<const CompiledRanks> plans) {
@@ -289,7 +346,8 @@ bool is_writer(const CompiledRanks& ranks, const Sharding& sharding, int64_t ran
   return true;
 }
 
-Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank) {
+Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank,
+                   int64_t slot) {
   const auto at = ranks.mesh.at(rank);
   const Plan& plan = session.plan();
   for (size_t i = 0; i < plan.params.size(); ++i) {
@@ -300,9 +358,10 @@ Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, i
     for (size_t a = 0; a < s.size(); ++a)
       if (s[a].is_split())
         whole.shape[s[a].dim] = whole.shape[s[a].dim].bound() * ranks.mesh.axes[a].size;
-    TEGULA_TRY(store.get(p.name, whole, local_share(ranks.mesh, whole.shape, s, at)));
+    TEGULA_TRY(
+        store.get(name_at_slot(p.name, slot), whole, local_share(ranks.mesh, whole.shape, s, at)));
   }
-  return session.bind_store(store);
+  return session.bind_store(store, name_at_slot, slot);
 }
 
 namespace {

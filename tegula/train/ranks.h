@@ -1,7 +1,7 @@
 // Training over the ranks of a mesh: which axis cuts what, and each rank's share of weights, state
 // and batch.
 //
-//   dp   the batch
+//   dp   the batch; with accumulation in mode exact whole micro-batches, where they divide so
 //   tp   weights along the dims that the model's file names (Cut), so heads and hidden widths
 //   cp   the sequence; in mode fast attention is a ring (passes/ring.h), or turns to heads where
 //   that
@@ -40,6 +40,9 @@ Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config
                                                        const StepFunctions& functions,
                                                        FuncId function, const Target& target);
 
+// A rank's plans, of parts of a step.
+std::vector<const Plan*> plans_of_rank(std::span<const CompiledRanks> parts, size_t rank);
+
 // Before the first step: do all ranks execute the same collectives in these plans? Each compares a
 // hash of its own with the others' (RankGroup::agree), as ranks that share no memory would.
 Status agree_on_collectives(RankGroup& group, std::span<const CompiledRanks> plans);
@@ -49,7 +52,8 @@ struct ProductShares {
   double all = 1;
   double without_uncut = 1;  // without what is listed as done alike by the ranks of an axis
 };
-ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole);
+// `batch_shares`: of ranks that have a micro-batch each (train/step.h).
+ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole, int64_t batch_shares);
 
 // The sharding of a parameter of the compiled step; null: it has none of that name.
 const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param);
@@ -58,8 +62,9 @@ const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param);
 // first one.
 bool is_writer(const CompiledRanks& ranks, const Sharding& sharding, int64_t rank);
 
-// Binds a rank's weights and state to its store's shares.
-Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank);
+// Binds a rank's weights and state to its store's shares; sums to those of a slot (train/step.h).
+Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank,
+                   int64_t slot = 0);
 // A rank's share of an input: its bytes, and the share as dense memory.
 int64_t share_bytes(const CompiledRanks& ranks, int64_t rank, std::string_view param,
                     const TensorRef& whole);

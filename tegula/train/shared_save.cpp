@@ -3,6 +3,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
+#include "tegula/train/step.h"
 
 namespace tegula {
 
@@ -32,7 +33,7 @@ Result<SharedSave> SharedSave::plan(const TrainConfig& config,
   s.model_ = TEGULA_TRY(SharedSafetensors::plan(model));
   std::vector<NamedTensor> state;
   for (const auto& [name, entry] : any)
-    if (!s.is_weight_.contains(name))
+    if (!s.is_weight_.contains(name) && !is_sum_of_gradients(name))
       state.push_back({name, contiguous_ref(nullptr, {entry.type.dtype, entry.shape})});
   s.state_ = TEGULA_TRY(SharedSafetensors::plan(state));
   return s;
@@ -86,7 +87,7 @@ Status SharedSave::write(const Store& store,
   auto model = TEGULA_TRY(model_.open(model_at_.path, model_at_.shown_path));
   auto state = TEGULA_TRY(state_.open(state_at_.path, state_at_.shown_path));
   for (const auto& [name, entry] : store) {
-    if (!is_written(context, name)) continue;
+    if (is_sum_of_gradients(name) || !is_written(context, name)) continue;
     for (const TensorPart& part : entry.parts(entry.ref))
       if (is_weight_.contains(name))
         TEGULA_TRY(write_weight(model, name, part));

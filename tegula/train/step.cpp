@@ -25,6 +25,25 @@ Batch batch_params(Builder& b, const TrainConfig& c) {
   return {b.param("tokens", t), b.param("targets", t)};
 }
 
+constexpr std::string_view kSum = "grad.", kNextSum = "next.grad.", kPendingSum = "pending.";
+
+// The two upper sums of the stack, added.
+Result<FuncId> build_join(Module& module, const Function& micro_step) {
+  std::vector<std::pair<std::string, Type>> sums;
+  for (const Param& p : micro_step.params)
+    if (p.name.starts_with(kSum)) sums.emplace_back(p.name, micro_step.type(p.value));
+  Builder b(module, "join");
+  b.set_phase(Phase::kUpdate);
+  for (const auto& [name, type] : sums) {
+    const std::string next_name = cat("next.", name);
+    const Var sum = b.param(name, type, Role::kState),
+              next = b.param(next_name, type, Role::kState);
+    b.result(name, sum + next), b.donate(name, name);
+    b.result(next_name, zeros_like(next)), b.donate(next_name, next_name);
+  }
+  return b.finish_into_module();
+}
+
 std::vector<Var> weight_vars(Context& c) {
   std::vector<Var> vars;
   for (const WeightSpec& w : c.weights()) vars.push_back(c.weight(w.name, w.type.shape));
@@ -77,6 +96,8 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
       return p.parts[static_cast<size_t>(p.find(k, 0))].function;
     };
     f.micro_step = part(PartKind::kWhole), f.update = part(PartKind::kUpdate);
+    if (micro_groups(config).groups > 1)
+      f.join = TEGULA_TRY(build_join(module, module[f.micro_step]));
   }
   Builder b(module, "eval_loss");
   Context c(b, config.model);
@@ -85,8 +106,50 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
   return f;
 }
 
-Result<StepCost> step_cost(const TrainConfig& config, const Plan& step, const Plan* update) {
+int64_t batch_shares(const TrainConfig& config) {
+  const int dp = config.mesh.find("dp");
+  if (dp < 0 || config.mode != "exact" || config.accumulate == 1 || config.zero >= 2) return 1;
+  const int64_t n = config.mesh.axes[static_cast<size_t>(dp)].size;
+  return MicroGroups::of(config.accumulate).groups % n == 0 ? n : 1;
+}
+
+MicroGroups micro_groups(const TrainConfig& config) {
+  if (config.mode != "exact") return MicroGroups::chain(config.accumulate);
+  return MicroGroups::of(config.accumulate).share(batch_shares(config));
+}
+
+namespace {
+// In the order of parts_of_step.
+std::vector<int64_t> times_of_parts(const TrainConfig& config) {
+  if (config.accumulate == 1) return {1};
+  const MicroGroups g = micro_groups(config);
+  if (g.groups == 1) return {g.n, 1};
+  return {g.n, 1, g.groups - 1};
+}
+}  // namespace
+
+std::vector<StepPart> parts_of_step(const TrainConfig& config, const StepFunctions& f) {
+  const bool one = config.accumulate == 1;
+  const FuncId functions[] = {one ? f.train_step : f.micro_step, f.update, f.join};
+  std::vector<StepPart> parts;
+  for (const int64_t times : times_of_parts(config))
+    parts.push_back({functions[parts.size()], times});
+  return parts;
+}
+
+bool is_sum_of_gradients(std::string_view name) {
+  return name.starts_with(kSum) || name.starts_with(kNextSum) || name.starts_with(kPendingSum);
+}
+
+std::string name_at_slot(std::string_view param, int64_t slot) {
+  if (param.starts_with(kNextSum)) param.remove_prefix(kNextSum.size() - kSum.size()), slot += 1;
+  if (!param.starts_with(kSum) || slot == 0) return std::string(param);
+  return cat(kPendingSum, slot, ".", param);
+}
+
+Result<StepCost> step_cost(const TrainConfig& config, std::span<const Plan* const> plans) {
   StepCost c;
+  const int64_t n_slots = micro_groups(config).n_slots();
   Count flops = 0, bytes = 0;
   std::set<std::string_view> seen;  // the update's moments are not the micro step's
   const auto add = [&](const Plan& plan, int64_t times) {
@@ -95,15 +158,15 @@ Result<StepCost> step_cost(const TrainConfig& config, const Plan& step, const Pl
     c.lower_bound_bytes = std::max(c.lower_bound_bytes, plan.lower_bound_bytes);
     for (const Plan::Port& p : plan.params)
       if (p.role != Role::kInput && seen.insert(p.name).second)
-        c.state_bytes += p.tensor.type.bytes();
+        c.state_bytes += p.tensor.type.bytes() * (p.name.starts_with(kNextSum) ? n_slots - 1 : 1);
   };
-  add(step, config.accumulate);
-  if (update) add(*update, 1);
+  const std::vector<int64_t> times = times_of_parts(config);
+  for (size_t i = 0; i < plans.size(); ++i) add(*plans[i], times[i]);
   c.flops = flops.n, c.bytes = bytes.n;
   if (c.flops < kUncountable && c.bytes < kUncountable) return c;
   return unsupported(cat("--accumulate ", config.accumulate, ": a step of ", config.accumulate,
-                         " x ", step.flops(), " FLOPs and ", config.accumulate, " x ", step.bytes(),
-                         " bytes, and 64 bits count to ", kUncountable,
+                         " x ", plans[0]->flops(), " FLOPs and ", config.accumulate, " x ",
+                         plans[0]->bytes(), " bytes, and 64 bits count to ", kUncountable,
                          ": accumulate fewer micro-batches"));
 }
 

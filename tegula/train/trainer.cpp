@@ -31,29 +31,46 @@ constexpr int64_t kTimedDeviceSteps = 2;
 
 }  // namespace
 
-// Each rank's share of the batch; one rank alone reads it where it is.
-void Trainer::give_batch() {
+// A rank's share of the batch; one rank alone reads it where it is.
+void Trainer::give_batch(size_t which, int64_t rank) {
   if (is_alone()) return;
   const Type type{DType::kI32, {config_.batch, config_.row_length()}};
-  deal(order_, tokens_), deal(order_, targets_);
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    const int64_t rank = group_.first_rank() + static_cast<int64_t>(r);
-    take_share(plans_[kEval], rank, "tokens", contiguous_ref(tokens_.data(), type),
-               ranks_[r]->tokens.data());
-    take_share(plans_[kEval], rank, "targets", contiguous_ref(targets_.data(), type),
-               ranks_[r]->targets.data());
+  RankRun& run = run_of(rank);
+  take_share(plans_[which], rank, "tokens", contiguous_ref(tokens_.data(), type),
+             run.tokens.data());
+  take_share(plans_[which], rank, "targets", contiguous_ref(targets_.data(), type),
+             run.targets.data());
+}
+
+Status Trainer::run_all(size_t which, int64_t slot) {
+  const auto s = static_cast<size_t>(slot);
+  if (is_alone()) return ranks_[0]->sessions[which][s]->run();
+  return group_.run([&](int64_t r) { return run_of(r).sessions[which][s]->run(); });
+}
+
+// Of the step's micro-batches the one that is a rank's own i-th: dp's ranks share them out, whole,
+// or have the same one.
+int64_t Trainer::micro_batch(int64_t rank, int64_t i) const {
+  if (batch_shares(config_) == 1) return i;
+  const int64_t at = config_.mesh.at(rank)[static_cast<size_t>(config_.mesh.find("dp"))];
+  return at * micro_groups(config_).n + i;
+}
+
+// Each own rank's i-th micro-batch. Which batch, and which random numbers, are a function of (seed,
+// step, micro-batch) alone.
+void Trainer::fill_inputs(int64_t i) {
+  int64_t filled = -1;
+  for (int64_t rank = group_.first_rank(); rank < group_.first_rank() + group_.n_own(); ++rank) {
+    const int64_t index = step_ * config_.accumulate + micro_batch(rank, i);
+    if (filled != index) fill_micro_batch(index);
+    filled = index;
+    run_of(rank).seed =
+        static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
+    give_batch(kStep, rank);
   }
 }
 
-Status Trainer::run_all(size_t which) {
-  if (is_alone()) return ranks_[0]->sessions[which]->run();
-  return group_.run([&](int64_t r) { return run_of(r).sessions[which]->run(); });
-}
-
-// Which batch, and which random numbers, are a function of (seed, step, micro step) alone.
-void Trainer::fill_inputs(int64_t micro) {
-  const int64_t index = step_ * config_.accumulate + micro;
-  seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
+void Trainer::fill_micro_batch(int64_t index) {
   if (batches_)
     fill_rows(data_.train(), batches_->of(index), config_.row_length(), tokens_.data(),
               targets_.data());
@@ -63,7 +80,51 @@ void Trainer::fill_inputs(int64_t micro) {
   if (masking_)
     masking_->apply(config_.seed, Masking::kSteps, index * config_.batch, config_.row_length(),
                     tokens_, targets_);
-  give_batch();
+  if (!is_alone()) deal(order_, tokens_), deal(order_, targets_);
+}
+
+int64_t Trainer::n_sessions(size_t which) const {
+  const int64_t n_slots = micro_groups(config_).n_slots();
+  return which == kStep ? n_slots : which == kJoin ? n_slots - 1 : 1;
+}
+
+// The mean of all micro-batches' losses, in their order; `own`: of each own rank's, i-th after
+// i-th.
+Result<double> Trainer::mean_loss(const std::vector<float>& own) {
+  const auto n_own = static_cast<size_t>(group_.n_own()), n = own.size() / n_own;
+  std::vector<float> losses(static_cast<size_t>(config_.accumulate));
+  const auto all = TEGULA_TRY(group_.segment().exchange(
+      std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float))));
+  for (size_t p = 0; p < all.size(); ++p)
+    for (size_t k = 0; k < own.size() && all[p].size() == own.size() * sizeof(float); ++k) {
+      const auto rank = static_cast<int64_t>(p * n_own + k / n);
+      float& loss = losses[static_cast<size_t>(micro_batch(rank, static_cast<int64_t>(k % n)))];
+      std::memcpy(&loss, all[p].data() + k * sizeof(float), sizeof(float));
+    }
+  double sum = 0;
+  for (const float loss : losses) sum += loss;
+  return sum / static_cast<double>(config_.accumulate);
+}
+
+// Sums the gradients of the step's micro-batches; their mean loss.
+Result<double> Trainer::run_micro_steps() {
+  const MicroGroups groups = micro_groups(config_);
+  const auto n = static_cast<size_t>(groups.n);
+  std::vector<float> losses(ranks_.size() * n);
+  for (int64_t i = 0; i < groups.n; ++i) {
+    fill_inputs(i);
+    const int64_t slot = groups.slot_of(i);
+    TEGULA_TRY(run_all(kStep, slot));
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      Session& s = *ranks_[r]->sessions[kStep][static_cast<size_t>(slot)];
+      losses[r * n + static_cast<size_t>(i)] = TEGULA_TRY(s.fetch("loss")).as<float>()[0];
+    }
+    for (int64_t j = 1; j <= groups.joins_after(i); ++j) TEGULA_TRY(run_all(kJoin, slot - j));
+  }
+  if (batch_shares(config_) > 1) return mean_loss(losses);
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += losses[i];
+  return sum / static_cast<double>(n);
 }
 
 Status Trainer::one_step(StepReport& report) {
@@ -74,15 +135,9 @@ Status Trainer::one_step(StepReport& report) {
   lr_ = static_cast<float>(report.lr);
   c1_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta1, t)));
   c2_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta2, t)));
-  report.loss = 0;
-  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    fill_inputs(micro);
-    TEGULA_TRY(run_all(kStep));
-    report.loss += TEGULA_TRY(ranks_[0]->sessions[kStep]->fetch("loss")).as<float>()[0];
-  }
-  report.loss /= static_cast<double>(config_.accumulate);
+  report.loss = TEGULA_TRY(run_micro_steps());
   if (config_.accumulate > 1) TEGULA_TRY(run_all(kUpdate));
-  Session& last = *ranks_[0]->sessions[config_.accumulate > 1 ? kUpdate : kStep];
+  Session& last = *ranks_[0]->sessions[config_.accumulate > 1 ? kUpdate : kStep][0];
   report.grad_norm = TEGULA_TRY(last.fetch("grad_norm")).as<float>()[0];
   report.step_ms = ms_since(start);
   report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
@@ -111,8 +166,8 @@ Result<std::string> Trainer::find_fault(size_t which, int64_t n_micro) {
     // Sums that hold the NaN already would be blamed for it.
     if (which == kStep)
       for (const auto& [name, entry] : run->store)
-        if (name.starts_with("grad.")) (void)run->store.zero(name);
-    hunts.push_back(std::make_unique<FiniteHunt>(*run->sessions[which]));
+        if (is_sum_of_gradients(name)) (void)run->store.zero(name);
+    hunts.push_back(std::make_unique<FiniteHunt>(*run->sessions[which][0]));
   }
   // "!", where a NaN or a weight was found and nobody needs to go on; its step, so that the least
   // text is the first fault; what it is.
@@ -140,7 +195,7 @@ Result<std::string> Trainer::find_fault(size_t which, int64_t n_micro) {
 }
 
 Error Trainer::not_finite(const StepReport& report) {
-  auto fault = find_fault(kStep, config_.accumulate);
+  auto fault = find_fault(kStep, micro_groups(config_).n);
   if (!fault.ok()) return std::move(fault).error();
   const std::string cause =
       fault->empty() ? "the first infinite value came from op sqrt of the gradient norm" : *fault;
@@ -178,9 +233,11 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
       masking_->apply(config_.seed, is_training ? Masking::kTraining : Masking::kValidation, row,
                       seqlen, std::span(tokens_).first(static_cast<size_t>(here * seqlen)),
                       targets_);
-    give_batch();
+    if (!is_alone()) deal(order_, tokens_), deal(order_, targets_);
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      give_batch(kEval, group_.first_rank() + static_cast<int64_t>(r));
     TEGULA_TRY(run_all(kEval));
-    const float loss = TEGULA_TRY(ranks_[0]->sessions[kEval]->fetch("loss")).as<float>()[0];
+    const float loss = TEGULA_TRY(ranks_[0]->sessions[kEval][0]->fetch("loss")).as<float>()[0];
     if (!std::isfinite(loss)) return loss_not_finite(tokens, loss);
     total += loss * static_cast<double>(here);
     counted += here;
@@ -258,9 +315,8 @@ Status Trainer::watched_step(StepReport& report, int64_t done) {
   const bool watches = done < 2 || config_.check;
   for (const auto& run : ranks_) {
     for (size_t i = 0; i < run->sessions.size(); ++i)
-      run->sessions[i]->watch(i == kEval ? run->eval_watch.get()
-                              : watches  ? run->watch.get()
-                                         : nullptr);
+      for (const auto& session : run->sessions[i])
+        session->watch(i == kEval ? run->eval_watch.get() : watches ? run->watch.get() : nullptr);
     if (watches && run->watch) run->watch->begin(kPoison[done % 2], &run->rank.pool);
     if (watches && !run->watch) run->arena.poison(kPoison[done % 2]);
   }
@@ -285,7 +341,14 @@ int64_t Trainer::sent_bytes_a_step(int64_t rank) const {
     const CompiledRanks& c = plans_[which];
     return c.plans[static_cast<size_t>(rank)]->sent_bytes(c.mesh, c.mesh.at(rank));
   };
-  return config_.accumulate * of(kStep) + (config_.accumulate > 1 ? of(kUpdate) : 0);
+  return micro_groups(config_).n * of(kStep) + (config_.accumulate > 1 ? of(kUpdate) : 0);
+}
+
+std::vector<const Plan*> Trainer::plans_of_step(size_t rank) const {
+  std::vector<const Plan*> plans;
+  for (size_t i = 0; i < plans_.size(); ++i)
+    if (i != kEval) plans.push_back(plans_[i].plans[rank].get());
+  return plans;
 }
 
 void Trainer::measure_memory(TrainSummary& sum) const {
@@ -364,7 +427,7 @@ Error Trainer::in_step(Error e) const {
 }
 
 std::vector<int64_t> Trainer::launches() const {
-  const Session& main = *ranks_[0]->sessions[kStep];
+  const Session& main = *ranks_[0]->sessions[kStep][0];
   std::vector<int64_t> all;
   for (size_t i = 0; i < plan().steps.size(); ++i) all.push_back(main.launches(i));
   return all;
@@ -374,12 +437,12 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   TrainSummary sum;
   std::vector<double> times;
   StepReport report;
-  Session& main = *ranks_[0]->sessions[kStep];
+  const auto& main = ranks_[0]->sessions[kStep];
   const size_t n_own = ranks_.size();
   const auto first_rank = static_cast<size_t>(group_.first_rank());
   sum.ranks.resize(static_cast<size_t>(n_ranks()));
   const int64_t first = step_;
-  stats_.assign(main.plan().steps.size(), {});
+  stats_.assign(main[0]->plan().steps.size(), {});
   while (step_ < config_.steps && !TEGULA_TRY(is_stopped(stop))) {
     const int64_t done = step_ - first;
     std::vector<int64_t> math, executed, sent;  // of each rank, micro-batches and update
@@ -389,7 +452,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
       sent.push_back(group_.sent_bytes(static_cast<int64_t>(first_rank + r)));
     }
     const bool is_timed = done >= 2 && (!ranks_[0]->rank.device || done < 2 + kTimedDeviceSteps);
-    main.collect(is_timed ? &stats_ : nullptr);
+    for (const auto& session : main) session->collect(is_timed ? &stats_ : nullptr);
     Device* const traced =
         done + 1 == kTracedStep && !config_.timeline.empty() ? ranks_[0]->rank.device : nullptr;
     if (traced) begin_trace(*traced, trace_);
@@ -439,7 +502,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   measure_memory(sum);
   TEGULA_TRY(exchange_counts(sum));
   sum.compile_ms = compile_ms_;
-  sum.device = main.plan().target.name;
+  sum.device = plan().target.name;
   if (Device* device = ranks_[0]->rank.device)
     sum.device_taken_bytes = free_before_ - TEGULA_TRY(device->free_bytes());
   for (const CompiledRanks& c : plans_) sum.host_steps += c.plans[0]->host_steps();

@@ -148,7 +148,7 @@ class Trainer {
   std::vector<std::string> notes;
 
  private:
-  static constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;  // of plans_ and sessions
+  static constexpr size_t kStep = 0, kEval = 1, kUpdate = 2, kJoin = 3;  // of plans_ and sessions
   explicit Trainer(TrainConfig config) : config_(std::move(config)), group_(config_.mesh) {}
   Trainer(TrainConfig config, Segment& segment)
       : config_(std::move(config)), group_(config_.mesh, segment) {}
@@ -156,6 +156,10 @@ class Trainer {
   bool is_alone() const { return n_ranks() == 1; }
   // This process's run of a rank, and the plan of one.
   RankRun& run_of(int64_t rank) { return *ranks_[static_cast<size_t>(rank - group_.first_rank())]; }
+  int64_t micro_batch(int64_t rank, int64_t i) const;
+  std::vector<const Plan*> plans_of_step(size_t rank) const;
+  // One of a plan, or one for each slot that it runs on.
+  int64_t n_sessions(size_t which) const;
   Result<std::string> lock_output();
   Status find_origin();
   Status agree_on_run();
@@ -175,7 +179,10 @@ class Trainer {
   Result<double> split_loss(std::span<const int32_t> tokens, int64_t most_rows,
                             const std::atomic<bool>& stop);
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
-  void fill_inputs(int64_t micro);
+  Result<double> run_micro_steps();
+  Result<double> mean_loss(const std::vector<float>& own);
+  void fill_inputs(int64_t i);
+  void fill_micro_batch(int64_t index);
   Result<std::string> find_fault(size_t which, int64_t n_micro);
   Error weight_not_finite(const std::string& name) const;
   const Sharding& sharding_of_state(std::string_view name) const;
@@ -185,8 +192,8 @@ class Trainer {
   Error in_step(Error e) const;
   Status make_watches(RankRun& run, size_t rank);
   // The session of every rank, all at once.
-  Status run_all(size_t which);
-  void give_batch();
+  Status run_all(size_t which, int64_t slot = 0);
+  void give_batch(size_t which, int64_t rank);
   Status watched_step(StepReport& report, int64_t done);
   void measure_memory(TrainSummary& sum) const;
   int64_t sent_bytes_a_step(int64_t rank) const;  // planned
@@ -202,7 +209,7 @@ class Trainer {
   std::optional<Masking> masking_;     // of a model that finds masked tokens
   std::optional<BatchOrder> batches_;  // as config_.batches says; none: drawn
   StepFunctions functions_;
-  std::vector<CompiledRanks> plans_;  // step (or micro step), eval, update
+  std::vector<CompiledRanks> plans_;  // step (or micro step), eval, update, join
   StepCost cost_;                     // of all ranks
   std::vector<StepCost> rank_costs_;
   int64_t recomputed_flops_ = 0;
@@ -212,7 +219,6 @@ class Trainer {
   std::vector<int64_t> order_;             // of a row's tokens over cp (deal.h)
   std::vector<int32_t> tokens_, targets_;  // of all ranks
   float lr_ = 0, c1_ = 0, c2_ = 0;
-  int64_t seed_ = 0;
   int64_t step_ = 0;  // steps done
   LossScaleState loss_scale_;
   std::string saved_;  // the checkpoint of saved_step_

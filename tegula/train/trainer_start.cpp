@@ -161,23 +161,24 @@ Status Trainer::compile_plans() {
   }
   functions_ = TEGULA_TRY(build_step_functions(config_));
   order_ = dealt_order(config_);
-  const bool one = config_.accumulate == 1;
   const auto add = [&](FuncId f) -> Status {
     plans_.push_back(TEGULA_TRY(compile_for_ranks(config_, functions_, f, target)));
     return {};
   };
-  TEGULA_TRY(add(one ? functions_.train_step : functions_.micro_step));
-  compile_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  TEGULA_TRY(add(functions_.eval_loss));
-  if (!one) TEGULA_TRY(add(functions_.update));
+  for (const StepPart& part : parts_of_step(config_, functions_)) {
+    TEGULA_TRY(add(part.function));
+    if (plans_.size() > 1) continue;
+    compile_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    TEGULA_TRY(add(functions_.eval_loss));
+  }
   for (size_t r = 0; r < plans_[kStep].plans.size(); ++r)
-    rank_costs_.push_back(TEGULA_TRY(step_cost(config_, *plans_[kStep].plans[r],
-                                               one ? nullptr : plans_[kUpdate].plans[r].get())));
+    rank_costs_.push_back(TEGULA_TRY(step_cost(config_, plans_of_step(r))));
   cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
   recomputed_flops_ = TEGULA_TRY(tegula::recomputed_flops(config_, target, cost_.flops));
   if (device) {
     std::vector<const Plan*> all;
-    for (const CompiledRanks& c : plans_) all.push_back(c.plans[0].get());
+    for (size_t i = 0; i < plans_.size(); ++i)
+      all.insert(all.end(), static_cast<size_t>(n_sessions(i)), plans_[i].plans[0].get());
     const DeviceMemory needs = device_memory(target, all, cost_.state_bytes);
     if (needs.total_bytes() > free_before_)
       return more_than_free(config_, target, needs, free_before_);
@@ -199,9 +200,13 @@ Status Trainer::allocate() {
     run.arena = TEGULA_TRY(device ? Region::on(device, run.rank.memory, bytes + spare)
                                   : Region::between_guards(run.rank.memory, bytes + spare));
     if (!device) TEGULA_TRY(make_watches(run, r));
-    for (const CompiledRanks& c : plans_)
-      run.sessions.push_back(std::make_unique<Session>(c.plans[r], run.rank, run.arena.data()));
-    if (memory_nodes() > 1 && !device) run.sessions[kStep]->touch_arena();
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      auto& sessions = run.sessions.emplace_back();
+      for (int64_t slot = 0; slot < n_sessions(i); ++slot)
+        sessions.push_back(
+            std::make_unique<Session>(plans_[i].plans[r], run.rank, run.arena.data()));
+    }
+    if (memory_nodes() > 1 && !device) run.sessions[kStep][0]->touch_arena();
   }
   return is_alone() ? Status() : agree_on_collectives(group_, plans_);
 }
@@ -221,10 +226,7 @@ Status Trainer::agree_on_run() {
 Status Trainer::make_watches(RankRun& run, size_t rank) {
   const auto where =
       config_.check ? MemoryWatch::Workspaces::kApart : MemoryWatch::Workspaces::kInArena;
-  std::vector<const Plan*> step;
-  for (size_t i = 0; i < plans_.size(); ++i)
-    if (i != kEval) step.push_back(plans_[i].plans[rank].get());
-  run.watch = TEGULA_TRY(MemoryWatch::create(run.arena, step, where));
+  run.watch = TEGULA_TRY(MemoryWatch::create(run.arena, plans_of_step(rank), where));
   const Plan* eval[] = {plans_[kEval].plans[rank].get()};
   if (config_.check) run.eval_watch = TEGULA_TRY(MemoryWatch::create(run.arena, eval, where));
   return {};
@@ -233,7 +235,9 @@ Status Trainer::make_watches(RankRun& run, size_t rank) {
 Status Trainer::init_or_resume() {
   for (int64_t r = group_.first_rank(); r < group_.first_rank() + group_.n_own(); ++r)
     for (size_t i = 0; i < plans_.size(); ++i)
-      TEGULA_TRY(bind_shares(*run_of(r).sessions[i], run_of(r).store, plans_[i], r));
+      for (int64_t slot = 0; slot < n_sessions(i); ++slot)
+        TEGULA_TRY(bind_shares(*run_of(r).sessions[i][static_cast<size_t>(slot)], run_of(r).store,
+                               plans_[i], r, slot));
   const auto stores = stores_of(ranks_);
   if (config_.resume) {
     step_ = TEGULA_TRY(load_training_state(config_, *from_, hashes_, stores, notes));
@@ -260,24 +264,25 @@ Status Trainer::bind_all() {
   for (size_t i = 0; i < ranks_.size() && !is_alone(); ++i)
     for (const auto& [name, at] :
          {std::pair{"tokens", &RankRun::tokens}, {"targets", &RankRun::targets}}) {
-      const int64_t bytes =
-          share_bytes(plans_[kEval], group_.first_rank() + static_cast<int64_t>(i), name, whole);
+      const int64_t rank = group_.first_rank() + static_cast<int64_t>(i);
+      const int64_t bytes = std::max(share_bytes(plans_[kStep], rank, name, whole),
+                                     share_bytes(plans_[kEval], rank, name, whole));
       (*ranks_[i]).*at = TEGULA_TRY(Region::allocate(ranks_[i]->rank.memory, bytes));
     }
-  give_batch();
   struct Input {
     const char* name;
     void* data;
   };
   for (const auto& run : ranks_)
-    for (auto& s : run->sessions)
-      for (const Input& in : {Input{"tokens", is_alone() ? tokens_.data() : run->tokens.data()},
-                              {"targets", is_alone() ? targets_.data() : run->targets.data()},
-                              {"lr", &lr_},
-                              {"c1", &c1_},
-                              {"c2", &c2_},
-                              {"seed", &seed_}})
-        if (s->plan().find_param(in.name) >= 0) TEGULA_TRY(s->bind_input(in.name, in.data));
+    for (const auto& of_plan : run->sessions)
+      for (const auto& s : of_plan)
+        for (const Input& in : {Input{"tokens", is_alone() ? tokens_.data() : run->tokens.data()},
+                                {"targets", is_alone() ? targets_.data() : run->targets.data()},
+                                {"lr", &lr_},
+                                {"c1", &c1_},
+                                {"c2", &c2_},
+                                {"seed", &run->seed}})
+          if (s->plan().find_param(in.name) >= 0) TEGULA_TRY(s->bind_input(in.name, in.data));
   return {};
 }
 

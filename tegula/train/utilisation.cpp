@@ -11,15 +11,12 @@ Result<int64_t> recomputed_flops(const TrainConfig& config, const Target& target
     return int64_t{0};
   whole.tune = "off";  // sizes of kernels change no FLOPs
   const StepFunctions functions = TEGULA_TRY(build_step_functions(whole));
-  const bool one = whole.accumulate == 1;
-  const CompiledRanks step = TEGULA_TRY(compile_for_ranks(
-      whole, functions, one ? functions.train_step : functions.micro_step, target));
-  CompiledRanks update;
-  if (!one) update = TEGULA_TRY(compile_for_ranks(whole, functions, functions.update, target));
+  std::vector<CompiledRanks> parts;
+  for (const StepPart& p : parts_of_step(whole, functions))
+    parts.push_back(TEGULA_TRY(compile_for_ranks(whole, functions, p.function, target)));
   std::vector<StepCost> costs;
-  for (size_t r = 0; r < step.plans.size(); ++r)
-    costs.push_back(
-        TEGULA_TRY(step_cost(whole, *step.plans[r], one ? nullptr : update.plans[r].get())));
+  for (size_t r = 0; r < parts[0].plans.size(); ++r)
+    costs.push_back(TEGULA_TRY(step_cost(whole, plans_of_rank(parts, r))));
   return planned - TEGULA_TRY(cost_of_ranks(costs)).flops;
 }
 

@@ -20,6 +20,11 @@ class Ranks(CliTest):
     def files(self, out):
         return {name: (self.dir / out / "latest" / name).read_bytes() for name in FILES}
 
+    def check_as_planned(self, run):
+        for rank in run["ranks"]:
+            for what in ("flops", "sent_bytes", "peak_bytes"):
+                self.assertEqual(rank[what], rank[what + "_planned"])
+
     def check(self, *flags, meshes):
         one = self.train("one", "--mode", "exact", *flags)
         self.assertEqual(len(one["ranks"]), 1)
@@ -31,9 +36,8 @@ class Ranks(CliTest):
                 self.assertEqual(self.files("one"), self.files(mesh))
                 self.assertEqual(many["train_loss"], one["train_loss"])
                 self.assertEqual(many["val_loss"], one["val_loss"])
+                self.check_as_planned(many)
                 for rank in many["ranks"]:
-                    for what in ("flops", "sent_bytes", "peak_bytes"):
-                        self.assertEqual(rank[what], rank[what + "_planned"])
                     self.assertGreater(rank["sent_bytes"], 0)
                 # What all ranks do alike is little: products are shared out.
                 self.assertLess(many["flops_per_step_counted"], 1.25 * one["flops_per_step_counted"])
@@ -64,6 +68,46 @@ class Ranks(CliTest):
 
     def test_accumulated_gradients_over_long_rows_too(self):
         self.check("--model", "llama", "--accumulate", "3", "--seqlen", "256", "--batch", "2", meshes=("dp=2", "cp=2"))
+
+    def test_ranks_take_whole_micro_batches(self):
+        """In mode exact, where dp divides the groups: the files of one rank and one exchange a step. Where it does not, or
+        where sums are split, the batch is cut: the same bits, and an exchange for each micro-batch."""
+        flags = ("--model", "gpt2", "--dropout", "0.1", "--mode", "exact", "--accumulate", "8")
+        one = self.train("one", *flags)
+        peaks = {}
+        for mesh, zero, is_whole in (("dp=2", 0, True), ("dp=4", 1, True), ("dp=8", 0, True), ("dp=2,tp=2", 0, True), ("dp=4", 2, False)):
+            with self.subTest(mesh=mesh, zero=zero):
+                many = self.train("many" + mesh + str(zero), *flags, "--mesh", mesh, "--zero", zero, "--processes", 2)
+                self.assertEqual(self.files("one"), self.files("many" + mesh + str(zero)))
+                self.assertEqual((many["train_loss"], many["val_loss"]), (one["train_loss"], one["val_loss"]))
+                self.check_as_planned(many)
+                peaks[mesh, zero] = many["ranks"][0]["peak_bytes"]
+                if "tp" in mesh:
+                    continue
+                n = int(mesh[-1])
+                reduced = 2 * (n - 1) / n * 4 * one["params"]  # bytes of an all-reduce of all gradients, by each rank
+                sent = many["ranks"][0]["sent_bytes"] / reduced
+                self.assertTrue(.9 < sent < 1.1 if is_whole else sent > 2, sent)
+        # Four slots of sums on one rank, one where each rank has one group.
+        self.assertGreaterEqual(one["ranks"][0]["peak_bytes"] - peaks["dp=8", 0], 3 * 4 * one["params"])
+
+    def test_one_sequence_a_micro_batch(self):
+        """An evaluation's batch that dp does not divide is done by all alike."""
+        self.check("--model", "llama", "--batch", "1", "--accumulate", "12", "--dtype", "f16", "--loss-scale", "256", meshes=("dp=4", "dp=2"))
+
+    def test_masked_tokens_in_whole_micro_batches(self):
+        self.check("--model", "bert", "--accumulate", "4", "--seqlen", "256", "--batch", "2", meshes=("dp=2,cp=2",))
+
+    def test_experts_in_whole_micro_batches(self):
+        self.check(*MOE, "--accumulate", "4", meshes=("dp=2,ep=2",))
+
+    def test_a_run_with_pending_sums_goes_on_on_another_mesh(self):
+        flags = ("--mode", "exact", "--model", "gpt2", "--lr-decay-steps", "6", "--accumulate", "4")
+        self.train("one", *flags, "--steps", "6")
+        self.train("many", *flags, "--mesh", "dp=4")
+        self.train("many", "--lr-decay-steps", "6", "--steps", "6", "--accumulate", "4", "--resume", "--mesh", "dp=2,tp=2", "--zero", "2")
+        self.assertEqual(self.files("one"), self.files("many"))
+        self.assertNotIn(b"grad.", self.files("one")["optimizer.safetensors"])
 
     def test_accumulated_sums_are_exchanged_once_a_step(self):
         """In mode fast: what four micro-batches send is what one sends, but for their losses."""

@@ -49,7 +49,7 @@ TEST_P(Ranks, ZeroKeepsBitsAndTakesLessMemory) {
     c.mesh = m, c.zero = zero;
     const StepFunctions f = *build_step_functions(c);
     const auto r = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
-    return step_cost(c, *r.plans[0], nullptr)->state_bytes;
+    return step_cost(c, plans_of_rank({&r, 1}, 0))->state_bytes;
   };
   // Two of the three f32 tensors a weight are split by dp's ranks, but for what it does not divide.
   const auto n = static_cast<double>(m.axes[static_cast<size_t>(m.find("dp"))].size);
