@@ -27,7 +27,7 @@ ALLOWED = {
     "cost": {"base", "ir", "tile", "kernels", "ops"},
     "passes": {"base", "ir", "tile", "kernels", "ops", "cost"},
     "plan": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes"},
-    "comm": {"base"},
+    "comm": {"base", "io"},
     "runtime": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "comm"},
     "planner": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "models"},
     "train": TRAINING_AND_SERVING,

@@ -14,12 +14,15 @@
 #include <ctime>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/comm/greeting.h"
+#include "tegula/comm/join.h"
+#include "tegula/comm/watch.h"
 
 namespace tegula {
 
 namespace {
 
-// "descriptor process launcher resumes": of a launched process.
+// "descriptor process launcher resumes listener": of a launched process.
 constexpr const char* kVariable = "TEGULA_LAUNCHED";
 constexpr long kLook_ns = 100'000'000;
 constexpr double kStopped_s = 2;  // a stop that is longer than this is for good
@@ -92,6 +95,7 @@ class Run {
   }
 
  private:
+  void give_words(size_t i, bool resumes) const;
   [[noreturn]] void become(size_t i, int input, pid_t launcher, char* const* argv);
   void pass_on(int signal);
   void reap();
@@ -99,13 +103,13 @@ class Run {
   void look_at_stops();
   void look_at_waits();
   void lose(size_t i, const std::string& how);
-  std::string ranks_of(size_t i) const;
-  std::string doing(int64_t rank) const;
   std::string last_lines(const Process& p) const;
 
   const Launch& what_;
   Segment& segment_;
   std::vector<Process> all_;
+  Listener listener_;  // of the first process
+  std::string key_;
   sigset_t signals_{}, before_{};
   size_t n_alive_ = 0;
   double failed_at_ = -1;
@@ -121,6 +125,7 @@ void Run::become(size_t i, int input, pid_t launcher, char* const* argv) {
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
   char at[64];
   ::fcntl(segment_.fd(), F_SETFD, 0);
+  if (i == 0 && listener_.fd() >= 0) ::fcntl(listener_.fd(), F_SETFD, 0);
   // Opened anew, so that each reads from the beginning.
   std::snprintf(at, sizeof at, "/proc/self/fd/%d", input);
   const int in = ::open(input >= 0 ? at : "/dev/null", O_RDONLY);
@@ -135,6 +140,17 @@ void Run::become(size_t i, int input, pid_t launcher, char* const* argv) {
   ::_exit(127);
 }
 
+// In the variables that the child inherits.
+void Run::give_words(size_t i, bool resumes) const {
+  char text[96];
+  std::snprintf(text, sizeof text, "%d %zu %d %d %d", segment_.fd(), i,
+                static_cast<int>(::getpid()), resumes ? 1 : 0, i == 0 ? listener_.fd() : -1);
+  ::setenv(kVariable, text, 1);
+  if (!what_.size.is_apart) return;
+  ::setenv(kAddressVariable, listener_.address().c_str(), 1);
+  ::setenv(kKeyVariable, key_.c_str(), 1);
+}
+
 Status Run::start(bool resumes, int input) {
   const pid_t launcher = ::getpid();
   const std::vector<std::string> words = command_line();
@@ -142,13 +158,15 @@ Status Run::start(bool resumes, int input) {
   for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
   all_.resize(static_cast<size_t>(what_.size.n_processes));
+  if (what_.size.is_apart) {
+    listener_ = TEGULA_TRY(Listener::at(what_.address));
+    const char* own = std::getenv(kKeyVariable);
+    key_ = own && *own ? own : new_key();
+  }
   for (size_t i = 0; i < all_.size(); ++i) {
     if (i > 0) all_[i].log = memory_file("");
     std::fflush(nullptr);
-    char text[64];
-    std::snprintf(text, sizeof text, "%d %zu %d %d", segment_.fd(), i, static_cast<int>(launcher),
-                  resumes ? 1 : 0);
-    ::setenv(kVariable, text, 1);
+    give_words(i, resumes);
     all_[i].pid = ::fork();
     if (all_[i].pid == 0) become(i, input, launcher, argv.data());
     ::unsetenv(kVariable);
@@ -158,6 +176,7 @@ Status Run::start(bool resumes, int input) {
     ::setpgid(all_[i].pid, all_[0].pid);
     ++n_alive_;
   }
+  listener_ = Listener();
   return {};
 }
 
@@ -234,35 +253,10 @@ void Run::look_at_stops() {
 // Each has looked many times in its wait, and nobody is left who could end it.
 void Run::look_at_waits() {
   if (failed_at_ >= 0 || n_alive_ == 0) return;
-  const int64_t n = segment_.n_ranks();
-  for (int64_t r = 0; r < n; ++r) {
-    const RankState& s = segment_.state(r);
-    if (all_[static_cast<size_t>(r / segment_.n_own())].has_ended) continue;
-    if (__atomic_load_n(&s.is_waiting, __ATOMIC_ACQUIRE) == 0 ||
-        __atomic_load_n(&s.beats, __ATOMIC_RELAXED) < kManyBeats)
-      return;
-  }
-  const RankState& first = segment_.state(0);
-  int64_t other = 1;
-  while (other < n - 1 && std::strcmp(segment_.state(other).call, first.call) == 0 &&
-         segment_.state(other).calls == first.calls)
-    ++other;
-  segment_.fail(-1, internal_error(cat("all ranks wait for one another: rank 0 ", doing(0),
-                                       ", rank ", other, " ", doing(other),
-                                       ": they do not run the same plan; please report it")));
-}
-
-std::string Run::ranks_of(size_t i) const {
-  const int64_t n = segment_.n_own(), first = static_cast<int64_t>(i) * n;
-  return n == 1 ? cat("rank ", first) : cat("ranks ", first, " to ", first + n - 1);
-}
-
-std::string Run::doing(int64_t rank) const {
-  const RankState& s = segment_.state(rank);
-  const uint64_t calls = __atomic_load_n(&s.calls, __ATOMIC_ACQUIRE);
-  if (calls == 0) return "before its first call";
-  const bool is_waiting = __atomic_load_n(&s.is_waiting, __ATOMIC_ACQUIRE) != 0;
-  return cat(is_waiting ? "waiting in call " : "after it began call ", calls, ", ", s.call);
+  const auto has_ended = [](const void* run, int64_t process) {
+    return static_cast<const Run*>(run)->all_[static_cast<size_t>(process)].has_ended;
+  };
+  if (const auto stuck = deadlock(segment_, kManyBeats, has_ended, this)) segment_.fail(-1, *stuck);
 }
 
 std::string Run::last_lines(const Process& p) const {
@@ -279,8 +273,8 @@ std::string Run::last_lines(const Process& p) const {
 
 void Run::lose(size_t i, const std::string& how) {
   const Process& p = all_[i];
-  std::string message = cat(ranks_of(i), " (process ", p.pid, ")", how, ", ",
-                            doing(static_cast<int64_t>(i) * segment_.n_own()));
+  std::string message = cat(ranks_of(segment_, static_cast<int64_t>(i)), " (process ", p.pid, ")",
+                            how, ", ", doing(segment_, static_cast<int64_t>(i) * segment_.n_own()));
   const bool is_first = !segment_.failure();
   if (const std::string said = last_lines(p);
       !said.empty() && is_first && WIFSIGNALED(p.status) && WTERMSIG(p.status) != SIGKILL)
@@ -320,12 +314,17 @@ Result<int> launch(const Launch& what) {
 Result<Launched> launched() {
   const char* text = std::getenv(kVariable);
   if (!text) return Launched{};
-  int fd = -1, process = -1, launcher = -1, resumes = 0;
-  const int n = std::sscanf(text, "%d %d %d %d", &fd, &process, &launcher, &resumes);
+  int fd = -1, process = -1, launcher = -1, resumes = 0, listener = -1;
+  const int n = std::sscanf(text, "%d %d %d %d %d", &fd, &process, &launcher, &resumes, &listener);
   ::unsetenv(kVariable);
   // Somebody else's child that has inherited the variable is no rank.
-  if (n != 4 || launcher != ::getppid()) return Launched{};
-  return Launched{TEGULA_TRY(Segment::attach(fd, process)), resumes != 0};
+  if (n != 5 || launcher != ::getppid()) return Launched{};
+  Launched here{TEGULA_TRY(Segment::attach(fd, process)), resumes != 0};
+  if (here.segment->is_apart()) {
+    const Status met = meet_apart(*here.segment, Listener(listener));
+    if (!met.ok()) here.segment->fail(-1, met.error());
+  }
+  return here;
 }
 
 }  // namespace tegula

@@ -20,16 +20,18 @@ namespace tegula {
 
 struct Launch {
   Segment::Size size;
-  int64_t restarts = 0;    // how often to start anew after one has died or stopped
-  std::string input;       // what all read from their standard input
-  bool has_input = false;  // else it is empty
+  int64_t restarts = 0;                 // how often to start anew after one has died or stopped
+  std::string input;                    // what all read from their standard input
+  bool has_input = false;               // else it is empty
   void (*note)(const std::string& text) = nullptr;
+  std::string address = "127.0.0.1:0";  // where processes that are apart meet
 };
 
 // The exit code, that of the first process. Error: the first thing that went wrong.
 Result<int> launch(const Launch& what);
 
-// The launcher's words to its processes.
+// The launcher's words to its processes. Those that are apart have met, or the segment has failed,
+// and the launcher says why.
 struct Launched {
   std::unique_ptr<Segment> segment;  // null: nobody has launched this process
   bool resumes = false;              // an attempt before this one has saved

@@ -7,10 +7,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/container.h"
 #include "tegula/base/round.h"
+#include "tegula/comm/remote.h"
 
 namespace tegula {
 
@@ -38,6 +41,12 @@ struct Segment::Mailbox {
   char piece[(32 << 10) - sizeof(uint64_t)];
 };
 
+// Bytes by where they begin, as asked for.
+struct Area::Taken {
+  mutable std::mutex mutex;
+  std::map<int64_t, int64_t> all;
+};
+
 void* Area::take(int64_t bytes) {
   const int64_t size = round_up(std::max<int64_t>(bytes, 1), kPage);
   const int64_t from = round_up(at_ + kPage, bytes >= kHugePage ? kHugePage : kPage);
@@ -46,15 +55,36 @@ void* Area::take(int64_t bytes) {
     return nullptr;
   if (bytes >= kHugePage) ::madvise(file_ + from, static_cast<size_t>(size), MADV_HUGEPAGE);
   at_ = from + size;
+  const std::lock_guard lock(taken_->mutex);
+  taken_->all[from] = size;
   return file_ + from;
 }
 
 void Area::give_back(void* data, int64_t bytes) {
-  const int64_t from = static_cast<uint8_t*>(data) - file_, size = round_up(bytes, kPage);
+  const int64_t from = static_cast<uint8_t*>(data) - file_;
+  const int64_t size = round_up(std::max<int64_t>(bytes, 1), kPage);
+  {
+    const std::lock_guard lock(taken_->mutex);
+    taken_->all.erase(from);
+  }
+  // Nobody else has a hold on these pages; taken again, they are zeros.
+  if (fd_ < 0) ::madvise(data, static_cast<size_t>(size), MADV_DONTNEED);
   ::mprotect(data, static_cast<size_t>(size), PROT_NONE);
-  // The file has no other hold on these pages; taken again, they are zeros.
-  ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, size);
+  if (fd_ >= 0) ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, size);
   if (from + size == at_) at_ = from;
+}
+
+bool Area::read(uint64_t offset, uint64_t bytes, uint8_t* to) const {
+  if (offset >= static_cast<uint64_t>(end_)) return false;
+  const std::lock_guard lock(taken_->mutex);
+  auto it = taken_->all.upper_bound(static_cast<int64_t>(offset));
+  if (it == taken_->all.begin()) return false;
+  --it;
+  const auto size = static_cast<uint64_t>(it->second);
+  const uint64_t inside = offset - static_cast<uint64_t>(it->first);
+  if (inside > size || bytes > size - inside) return false;
+  std::memcpy(to, file_ + offset, static_cast<size_t>(bytes));
+  return true;
 }
 
 Segment::Size Segment::layout(Size size) {
@@ -74,24 +104,41 @@ Status Segment::map(bool with_areas) {
   flows_at_ = round_up(states_at_ + size_.n_ranks * static_cast<int64_t>(sizeof(RankState)), kPage);
   areas_at_ = round_up(flows_at_ + size_.flow_bytes, kHugePage);
   mapped_bytes_ = areas_at_ + (with_areas ? size_.n_ranks * size_.area_bytes : 0);
-  const int flags = fd_ < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  const bool is_file = fd_ >= 0 && !(size_.is_apart && with_areas);
+  const int flags = is_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
   void* p = ::mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
-                   flags | MAP_NORESERVE, fd_, 0);
+                   flags | MAP_NORESERVE, is_file ? fd_ : -1, 0);
   if (p == MAP_FAILED)
     return out_of_memory(cat("cannot map ", mapped_bytes_, " bytes of addresses for ",
                              size_.n_ranks, " ranks (", std::strerror(errno),
                              "): raise the limit (ulimit -v unlimited), or leave out --processes"));
   base_ = static_cast<uint8_t*>(p);
   if (!with_areas) return {};
+  if (size_.is_apart) return map_apart();
   ::mprotect(base_ + areas_at_, static_cast<size_t>(mapped_bytes_ - areas_at_), PROT_READ);
+  make_areas();
+  return {};
+}
+
+// The launcher's page and states, if it has a launcher, and memory of its own behind them.
+Status Segment::map_apart() {
+  ::mprotect(base_ + areas_at_, static_cast<size_t>(mapped_bytes_ - areas_at_), PROT_NONE);
+  if (fd_ >= 0 && ::mmap(base_, static_cast<size_t>(flows_at_), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_FIXED, fd_, 0) == MAP_FAILED)
+    return out_of_memory(
+        cat("cannot map the launcher's ", flows_at_, " bytes: ", std::strerror(errno)));
+  make_areas();
+  return {};
+}
+
+void Segment::make_areas() {
   const int64_t begin = areas_at_ + first_rank() * size_.area_bytes;
   ::mprotect(base_ + begin, static_cast<size_t>(n_own() * size_.area_bytes), PROT_NONE);
   for (int64_t r = 0; r < n_own(); ++r) {
     Area& a = areas_.emplace_back();
-    a.fd_ = fd_, a.file_ = base_;
+    a.fd_ = size_.is_apart ? -1 : fd_, a.file_ = base_, a.taken_ = std::make_shared<Area::Taken>();
     a.begin_ = a.at_ = begin + r * size_.area_bytes, a.end_ = a.begin_ + size_.area_bytes;
   }
-  return {};
 }
 
 Result<std::unique_ptr<Segment>> Segment::create(const Size& size) {
@@ -129,6 +176,19 @@ Result<std::unique_ptr<Segment>> Segment::attach(int fd, int64_t process) {
   return s;
 }
 
+Result<std::unique_ptr<Segment>> Segment::alone(const Size& size, int64_t process) {
+  std::unique_ptr<Segment> s(new Segment);
+  s->size_ = layout(size), s->process_ = process;
+  TEGULA_CHECK(size.is_apart, "processes without a launcher share no memory");
+  TEGULA_TRY(s->map(true));
+  return s;
+}
+
+Status Segment::connect(Result<std::unique_ptr<Wire>> (*open)(void*), void* context) {
+  remote_ = std::make_unique<Remote>(*this);
+  return remote_->start(open, context);
+}
+
 std::unique_ptr<Segment> Segment::of_threads(int64_t n_ranks, int64_t flow_bytes) {
   std::unique_ptr<Segment> s(new Segment);
   s->size_ = {n_ranks, 1, flow_bytes, 0};
@@ -138,6 +198,7 @@ std::unique_ptr<Segment> Segment::of_threads(int64_t n_ranks, int64_t flow_bytes
 }
 
 Segment::~Segment() {
+  remote_.reset();
   if (base_) ::munmap(base_, static_cast<size_t>(mapped_bytes_));
   if (fd_ >= 0) ::close(fd_);
 }
@@ -164,8 +225,9 @@ void Segment::note_call(int64_t rank, std::string_view op, std::string_view axis
 
 uint8_t* Segment::flows() { return base_ + flows_at_; }
 
-void Segment::add(Tally& tally, const std::vector<int64_t>& group, size_t, const void*, int64_t) {
-  tally.add_one(group.size());
+void Segment::add(Tally& tally, const std::vector<int64_t>& group, size_t index, const void* shown,
+                  int64_t bytes) {
+  remote_ ? remote_->add(tally, group, index, shown, bytes) : tally.add_one(group.size());
 }
 
 Area* Segment::area(int64_t rank) {
@@ -194,6 +256,7 @@ void Segment::fail(int64_t rank, const Error& error) {
     __atomic_store_n(&p.is_failure_written, 1, __ATOMIC_RELEASE);
   }
   __atomic_store_n(&p.failed, 1, __ATOMIC_RELEASE);
+  if (remote_) remote_->wake();
 }
 
 std::optional<Segment::Failed> Segment::failure() const {
@@ -209,25 +272,32 @@ void Segment::reset() {
   p.failed = p.is_failure_taken = p.is_failure_written = 0;
 }
 
+// All of its ranks are seen as waiting, though one thread stands for them.
+void Segment::mark_waiting(uint32_t is_waiting) {
+  for (int64_t r = first_rank() + 1; r < first_rank() + n_own(); ++r) {
+    __atomic_store_n(&state(r).beats, UINT32_MAX, __ATOMIC_RELAXED);
+    __atomic_store_n(&state(r).is_waiting, is_waiting, __ATOMIC_RELEASE);
+  }
+}
+
 Result<std::vector<std::string>> Segment::exchange(std::string_view mine) {
   std::vector<std::string> all(static_cast<size_t>(size_.n_processes));
   if (size_.n_processes == 1) {
     all[0] = mine;
     return all;
   }
-  // All of its ranks are seen as waiting, though one thread stands for them.
-  const auto stand = [&](uint32_t is_waiting) {
-    for (int64_t r = first_rank() + 1; r < first_rank() + n_own(); ++r) {
-      __atomic_store_n(&state(r).beats, UINT32_MAX, __ATOMIC_RELAXED);
-      __atomic_store_n(&state(r).is_waiting, is_waiting, __ATOMIC_RELEASE);
-    }
-  };
+  if (remote_) {
+    mark_waiting(1);
+    auto got = remote_->exchange(mine);
+    mark_waiting(0);
+    return got;
+  }
   const auto pass = [&] {
-    stand(1);
+    mark_waiting(1);
     const auto n = static_cast<uint64_t>(size_.n_processes);
     page().exchange.add_one(n);
     const bool ok = page().exchange.wait_for(++exchanges_ * n, waiter(first_rank()));
-    stand(0);
+    mark_waiting(0);
     return ok;
   };
   for (bool is_more = true; is_more;) {

@@ -8,6 +8,11 @@
 // could ever be needed, and takes only what is touched. For threads of one process (of_threads)
 // there are no areas, and an offset is a pointer.
 //
+// For processes that share no memory (is_apart) each has a segment of its own with the same
+// layout, so that an offset names the same place everywhere; who has a launcher on this host shares
+// the page and the states of ranks with it. A Remote (comm/remote.h) repeats elsewhere what is
+// added to tallies and shown in flows; areas of others hold nothing.
+//
 // Errors: out_of_memory where it cannot be mapped (`ulimit -v`), internal for a file of another
 // build.
 #pragma once
@@ -30,13 +35,21 @@ class Area {
   // that nobody may touch. Null: there is no room.
   void* take(int64_t bytes);
   void give_back(void* data, int64_t bytes);
+  // Copies what lies at an offset of the segment, from any thread. False: it is not all in what
+  // was taken at once.
+  bool read(uint64_t offset, uint64_t bytes, uint8_t* to) const;
 
  private:
   friend class Segment;
+  struct Taken;
   int fd_ = -1;
   uint8_t* file_ = nullptr;  // where the segment is mapped
   int64_t begin_ = 0, end_ = 0, at_ = 0;
+  std::shared_ptr<Taken> taken_;
 };
+
+class Remote;  // comm/remote.h
+class Wire;    // comm/wire.h
 
 class Segment {
  public:
@@ -44,12 +57,15 @@ class Segment {
     int64_t n_ranks = 1, n_processes = 1;
     int64_t flow_bytes = 0;  // for what ranks meet in
     int64_t area_bytes = 0;  // of each rank
+    bool is_apart = false;   // processes share no memory
   };
   // The launcher's, which maps no area.
   static Result<std::unique_ptr<Segment>> create(const Size& size);
   // For process number `process`, from the descriptor that it inherited. Its ranks are n_ranks /
   // n_processes in a row.
   static Result<std::unique_ptr<Segment>> attach(int fd, int64_t process);
+  // The same without a launcher; processes are apart.
+  static Result<std::unique_ptr<Segment>> alone(const Size& size, int64_t process);
   static std::unique_ptr<Segment> of_threads(int64_t n_ranks, int64_t flow_bytes);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -62,6 +78,14 @@ class Segment {
   int64_t first_rank() const { return process_ * n_own(); }
   int64_t n_own() const { return size_.n_ranks / size_.n_processes; }
   bool is_own(int64_t rank) const { return rank / n_own() == process_; }
+  bool is_apart() const { return size_.is_apart; }
+  bool has_launcher() const { return fd_ >= 0; }
+  // Whether this process can read that rank's area.
+  bool sees(int64_t rank) const { return !is_apart() || is_own(rank); }
+  // Of processes that are apart, before they meet: open(context) makes the wire between them, in
+  // the thread that goes on with it.
+  Status connect(Result<std::unique_ptr<Wire>> (*open)(void* context), void* context);
+  Remote* remote() const { return remote_.get(); }
 
   RankState& state(int64_t rank);
   const RankState& state(int64_t rank) const { return const_cast<Segment*>(this)->state(rank); }
@@ -110,6 +134,9 @@ class Segment {
   Page& page() const;
   Mailbox& mailbox(int64_t process) const;
   Status map(bool with_areas);
+  Status map_apart();
+  void make_areas();
+  void mark_waiting(uint32_t is_waiting);
 
   int fd_ = -1;
   Size size_;
@@ -117,7 +144,8 @@ class Segment {
   uint8_t* base_ = nullptr;
   uint64_t exchanges_ = 0;  // how often this process passed the page's tally
   int64_t mapped_bytes_ = 0, states_at_ = 0, flows_at_ = 0, areas_at_ = 0;
-  std::vector<Area> areas_;  // of own ranks
+  std::vector<Area> areas_;         // of own ranks
+  std::unique_ptr<Remote> remote_;  // of processes that are apart
 };
 
 }  // namespace tegula

@@ -49,6 +49,11 @@ void Tally::add_one(uint64_t n) {
     wake_all(reinterpret_cast<const uint32_t*>(&count));  // its lower half comes first
 }
 
+void Tally::raise_to(uint64_t value, uint64_t n) {
+  const uint64_t before = __atomic_exchange_n(&count, value, __ATOMIC_ACQ_REL);
+  if (before / n != value / n) wake_all(reinterpret_cast<const uint32_t*>(&count));
+}
+
 bool Tally::wait_for(uint64_t at_least, const Waiter& who) const {
   if (load() >= at_least) return !has_failed(who);
   const Seen seen(who.state);

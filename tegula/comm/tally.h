@@ -34,6 +34,9 @@ struct Tally {
   uint64_t load() const;
   // Those that wait are woken where it becomes a multiple of n.
   void add_one(uint64_t n);
+  // For a word that repeats one elsewhere: those that wait are woken where a multiple of n is
+  // passed.
+  void raise_to(uint64_t value, uint64_t n);
   // False: somebody failed.
   bool wait_for(uint64_t at_least, const Waiter& who) const;
 };
