@@ -1,0 +1,440 @@
+"""Training steps of PyTorch on this machine's GPUs: seconds and bytes by layout, and what single kernels sustain.
+
+The planner (docs/planner.md) is held against these. Nobody tunes it to them: constants come from `--part kernels` alone,
+and rows whose `half` is "unseen" stay unread until a change is done.
+
+  bench/layouts_torch.py --part kernels --out F.json            products, attention, copies: a rotation of a minute
+  bench/layouts_torch.py --part steps --out F.json              layouts of one GPU
+  torchrun --nproc_per_node 4 bench/layouts_torch.py --part steps --out F.json        layouts of several
+  torchrun --nproc_per_node 4 bench/layouts_torch.py --part collectives --out F.json  messages by size and group
+
+A row of steps: the layout as it was asked for, `seconds` (median of steps), `allocated` and `reserved` (the largest, in
+steps after the first), `first_allocated`, or `out_of_memory`.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import math
+import os
+import statistics
+import threading
+import time
+
+import torch
+from torch import distributed, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import checkpoint
+
+# layers, width, heads, key heads, hidden width, vocabulary
+MODELS = {
+    "125m": (12, 768, 12, 12, 3072, 50304),
+    "350m": (24, 1024, 16, 16, 2816, 32000),
+    "760m": (24, 1536, 16, 16, 4096, 50304),
+    "1b": (22, 2048, 32, 4, 5632, 32000),
+    "1b-wide-vocabulary": (16, 2048, 32, 8, 8192, 128256),
+    "3b": (28, 3072, 24, 8, 8192, 128256),
+    "8b": (32, 4096, 32, 8, 14336, 128256),
+}
+BACKENDS = {"flash2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "naive": SDPBackend.MATH}
+
+
+def case(model, seqlen, batch, dtype="bf16", remat="none", attention="flash2", loss="whole", compiled=False,
+         parallel="none", library="torch"):
+    return {"model": model, "seqlen": seqlen, "batch": batch, "dtype": dtype, "remat": remat, "attention": attention,
+            "loss": loss, "compiled": compiled, "parallel": parallel, "library": library}
+
+
+# dtype: "bf16" holds weights, gradients and optimizer state so; "amp" holds them in f32 and multiplies in bf16.
+ONE = [
+    case("125m", 512, 32), case("125m", 1024, 32, "amp"), case("125m", 1024, 64), case("125m", 2048, 16, "amp", "full"),
+    case("125m", 4096, 8), case("125m", 8192, 4, "amp", "none", "cudnn"), case("125m", 16384, 2, "bf16", "full"),
+    case("125m", 32768, 1, "bf16", "none", "cudnn"), case("125m", 1024, 32, compiled=True),
+    case("125m", 1024, 16, "amp", attention="naive"),
+    case("350m", 512, 64), case("350m", 1024, 16, "amp"), case("350m", 2048, 16), case("350m", 2048, 16, "amp", "full"),
+    case("350m", 4096, 8, "bf16", "none", "cudnn"), case("350m", 8192, 4, "bf16", "full"),
+    case("350m", 16384, 2, "amp", "full", "cudnn"), case("350m", 32768, 1, "bf16", "full", "cudnn"),
+    case("350m", 2048, 16, "amp", compiled=True),
+    case("760m", 1024, 16), case("760m", 1024, 32, "amp", "full"), case("760m", 2048, 8, "amp"),
+    case("760m", 2048, 16, "bf16", "none", "cudnn"), case("760m", 4096, 8, "bf16", "full"), case("760m", 8192, 2, "amp"),
+    case("760m", 8192, 4, "bf16", "selective"), case("760m", 32768, 1, "bf16", "full", "cudnn"),
+    case("1b", 512, 32), case("1b", 1024, 16, "amp"), case("1b", 2048, 8), case("1b", 2048, 16, "bf16", "full"),
+    case("1b", 2048, 8, "amp", "full"), case("1b", 4096, 4, "bf16", "none", "cudnn"), case("1b", 4096, 8, "amp", "full"),
+    case("1b", 8192, 2, "bf16", "selective"), case("1b", 16384, 1, "bf16", "full", "cudnn"),
+    case("1b", 2048, 8, "bf16", compiled=True), case("1b", 32768, 2, "bf16", "none"),
+    case("1b-wide-vocabulary", 2048, 8), case("1b-wide-vocabulary", 2048, 8, loss="chunked"),
+    case("1b-wide-vocabulary", 8192, 2, "amp", "full"), case("1b-wide-vocabulary", 4096, 8, "bf16", "full", loss="chunked"),
+    case("3b", 1024, 8), case("3b", 2048, 4, "amp", "full"), case("3b", 2048, 4, "bf16", "none", "cudnn"),
+    case("3b", 4096, 4, "bf16", "full", loss="chunked"), case("3b", 8192, 1, "bf16", "selective"),
+    case("3b", 8192, 4, "amp", "none"), case("3b", 16384, 1, "bf16", "full", "cudnn", "chunked"),
+    case("8b", 512, 8), case("8b", 2048, 2, "bf16", "full"), case("8b", 4096, 1, "bf16", "none", "cudnn", "chunked"),
+    case("8b", 4096, 2, "bf16", "full", "cudnn"), case("8b", 8192, 1, "bf16", "full", loss="chunked"),
+    case("8b", 2048, 1, "amp", "full"),
+    case("1b", 2048, 4, "bf16", library="transformers"), case("1b", 4096, 4, "bf16", "full", library="transformers"),
+    case("125m", 1024, 16, "amp", library="transformers"), case("3b", 2048, 2, "bf16", "full", library="transformers"),
+]
+# ddp: whole copies. fsdp3 gathers weights before each layer's forward and backward; fsdp2 keeps them in between.
+SEVERAL = [
+    case("125m", 1024, 32, "amp", parallel="ddp"), case("125m", 1024, 32, "bf16", parallel="fsdp3"),
+    case("350m", 2048, 8, "amp", parallel="ddp"), case("350m", 2048, 8, "amp", parallel="fsdp3"),
+    case("760m", 2048, 8, "bf16", parallel="ddp"), case("760m", 2048, 8, "amp", "full", parallel="fsdp2"),
+    case("1b", 2048, 8, "amp", parallel="ddp"), case("1b", 2048, 8, "amp", parallel="fsdp2"),
+    case("1b", 2048, 8, "amp", parallel="fsdp3"), case("1b", 4096, 4, "bf16", "full", "cudnn", parallel="fsdp3"),
+    case("1b", 1024, 2, "amp", parallel="fsdp3"), case("1b-wide-vocabulary", 4096, 4, "amp", "full", parallel="fsdp3"),
+    case("3b", 2048, 2, "amp", "full", parallel="ddp"), case("3b", 2048, 4, "amp", "full", parallel="fsdp3"),
+    case("3b", 4096, 2, "bf16", "none", "cudnn", "chunked", parallel="fsdp2"), case("3b", 8192, 1, "amp", "full", parallel="fsdp3"),
+    case("8b", 2048, 1, "amp", "full", parallel="fsdp3"), case("8b", 4096, 2, "amp", "full", "cudnn", "chunked", parallel="fsdp3"),
+    case("8b", 8192, 1, "amp", "full", "cudnn", "chunked", parallel="fsdp3"), case("8b", 4096, 1, "bf16", "none", parallel="fsdp2"),
+    case("8b", 2048, 4, "bf16", "full", parallel="fsdp3"),
+    case("8b", 8192, 2, "amp", "none", parallel="fsdp3"),  # the last one: a rank without memory ends the run
+]
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads, kv, hidden, keeps_products):
+        super().__init__()
+        self.heads, self.kv, self.size, self.keeps_products = heads, kv, width // heads, keeps_products
+        self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.q, self.k, self.v = (nn.Linear(width, n * self.size, bias=False) for n in (heads, kv, kv))
+        self.o, self.gate = nn.Linear(width, width, bias=False), nn.Linear(width, hidden, bias=False)
+        self.up, self.down = nn.Linear(width, hidden, bias=False), nn.Linear(hidden, width, bias=False)
+
+    def attended(self, y, cos, sin):
+        b, t, _ = y.shape
+        q, k, v = (p(y).view(b, t, -1, self.size).transpose(1, 2) for p in (self.q, self.k, self.v))
+        q, k = (turned(x, cos, sin) for x in (q, k))
+        a = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv)
+        return self.o(a.transpose(1, 2).reshape(b, t, -1))
+
+    def fed(self, y):
+        return self.down(functional.silu(self.gate(y)) * self.up(y))
+
+    def forward(self, x, cos, sin):
+        if self.keeps_products:  # the halves between products are made anew: norms, activation
+            x = x + self.attended(checkpoint.checkpoint(self.norm1, x, use_reentrant=False), cos, sin)
+            return x + checkpoint.checkpoint(lambda z: self.fed(self.norm2(z)), x, use_reentrant=False)
+        x = x + self.attended(self.norm1(x), cos, sin)
+        return x + self.fed(self.norm2(x))
+
+
+def turned(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
+
+
+class Model(nn.Module):
+    def __init__(self, layout):
+        super().__init__()
+        layers, width, heads, kv, hidden, vocabulary = MODELS[layout["model"]]
+        self.layout, self.size = layout, width // heads
+        self.table, self.head = nn.Embedding(vocabulary, width), nn.Linear(width, vocabulary, bias=False)
+        keeps = layout["remat"] == "selective"
+        self.layers = nn.ModuleList([Layer(width, heads, kv, hidden, keeps) for _ in range(layers)])
+        self.norm = nn.RMSNorm(width)
+
+    def loss(self, h, targets):
+        return functional.cross_entropy(self.head(h).float().flatten(0, -2), targets.flatten(), reduction="sum")
+
+    def forward(self, tokens, targets):
+        t = tokens.shape[1]
+        rates = 10000 ** (-torch.arange(0, self.size, 2, device=tokens.device) / self.size)
+        angles = torch.arange(t, device=tokens.device)[:, None] * rates
+        x = self.table(tokens)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        for layer in self.layers:
+            if self.layout["remat"] == "full":
+                x = checkpoint.checkpoint(layer, x, cos, sin, use_reentrant=False)
+            else:
+                x = layer(x, cos, sin)
+        x = self.norm(x)
+        if self.layout["loss"] == "whole":
+            return self.loss(x, targets) / targets.numel()
+        pieces = zip(x.flatten(0, 1).split(2048), targets.flatten().split(2048))
+        return sum(checkpoint.checkpoint(self.loss, h, y, use_reentrant=False) for h, y in pieces) / targets.numel()
+
+
+class Transformers(nn.Module):
+    def __init__(self, layout):
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        layers, width, heads, kv, hidden, vocabulary = MODELS[layout["model"]]
+        config = LlamaConfig(hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers, vocab_size=vocabulary,
+                             num_attention_heads=heads, num_key_value_heads=kv, max_position_embeddings=layout["seqlen"],
+                             use_cache=False, attn_implementation="sdpa")
+        self.model = LlamaForCausalLM(config)
+        if layout["remat"] == "full":
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.layers, self.model_type = self.model.model.layers, "transformers"
+
+    def forward(self, tokens, targets):
+        return self.model(input_ids=tokens, labels=tokens).loss
+
+
+class Watch:
+    """Clock and power of the GPU, ten times a second."""
+
+    def __init__(self):
+        import pynvml
+
+        pynvml.nvmlInit()
+        self.nvml, self.device = pynvml, pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
+        self.mhz, self.watts, self.on = [], [], True
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while self.on:
+            self.mhz.append(self.nvml.nvmlDeviceGetClockInfo(self.device, self.nvml.NVML_CLOCK_SM))
+            self.watts.append(self.nvml.nvmlDeviceGetPowerUsage(self.device) / 1000)
+            time.sleep(.1)
+
+    def end(self):
+        self.on = False
+        return {"mhz": statistics.median(self.mhz), "watts": statistics.median(self.watts)} if self.mhz else {}
+
+
+def parallelised(model, layout, device):
+    if layout["parallel"] == "none":
+        return model
+    if layout["parallel"] == "ddp":
+        return nn.parallel.DistributedDataParallel(model, device_ids=[device.index], gradient_as_bucket_view=True)
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    keeps = layout["parallel"] == "fsdp2"
+    for layer in model.layers:
+        fully_shard(layer, mp_policy=policy, reshard_after_forward=not keeps)
+    fully_shard(model, mp_policy=policy, reshard_after_forward=not keeps)
+    return model
+
+
+def measured_step(layout, device, seconds):
+    torch.manual_seed(1)
+    is_amp = layout["dtype"] == "amp"
+    torch.set_default_dtype(torch.float32 if is_amp else torch.bfloat16)
+    with device:
+        model = (Transformers if layout["library"] == "transformers" else Model)(layout)
+    torch.set_default_dtype(torch.float32)
+    n_parameters = sum(p.numel() for p in model.parameters())
+    if layout["compiled"]:
+        for i, layer in enumerate(model.layers):
+            model.layers[i] = torch.compile(layer)
+    model = parallelised(model, layout, device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    vocabulary = MODELS[layout["model"]][5]
+    batches = torch.randint(vocabulary, (4, 2, layout["batch"], layout["seqlen"]), device=device)
+    autocast = torch.autocast("cuda", torch.bfloat16) if is_amp and not layout["parallel"].startswith("fsdp") \
+        else contextlib.nullcontext()
+
+    def step(i):
+        with autocast, sdpa_kernel(BACKENDS[layout["attention"]]):
+            model(*batches[i % 4]).backward()  # what is made anew must find the same backend
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    step(0)
+    torch.cuda.synchronize()
+    row = {"parameters": n_parameters, "first_allocated": torch.cuda.max_memory_allocated()}
+    torch.cuda.reset_peak_memory_stats()
+    step(1)
+    torch.cuda.synchronize()
+    begin, times = time.perf_counter(), []
+    watch = Watch()
+    enough = torch.zeros((), device=device)
+    while len(times) < 4 or enough.item() == 0:
+        start = time.perf_counter()
+        step(len(times))
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+        enough.fill_(float(time.perf_counter() - begin > seconds or len(times) >= 50))
+        if distributed.is_initialized():
+            distributed.broadcast(enough, 0)
+    return {**row, "seconds": statistics.median(times[1:]), "fastest": min(times), "steps": len(times),
+            "allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), **watch.end()}
+
+
+def steps(args, device, world):
+    rows = []
+    layouts = SEVERAL if world > 1 else ONE
+    for i, layout in enumerate(layouts):
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        begin = time.perf_counter()
+        row = {"half": ("seen", "unseen")[i % 2], "gpus": world, **layout}
+        try:
+            row.update(measured_step(layout, device, args.seconds))
+        except torch.cuda.OutOfMemoryError as error:
+            row["out_of_memory"] = str(error)[:200]
+            if world > 1:
+                raise
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            row["error"] = f"{type(error).__name__}: {error}"[:300]
+            if world > 1:
+                raise
+        torch._dynamo.reset()
+        row["wall"] = time.perf_counter() - begin
+        rows.append(row)
+        write(args, rows, world)
+    return rows
+
+
+def kernels(args, device):
+    """Each op once, in turns, for a minute: the clock is that of a training step."""
+    ops = []
+
+    def product(m, n, k, dtype=torch.bfloat16):
+        a, b = (torch.randn(s, device=device).to(dtype) for s in ((m, k), (n, k)))
+        ops.append(({"op": "product", "m": m, "n": n, "k": k, "dtype": str(dtype)[6:], "flops": 2 * m * n * k},
+                    lambda: a @ b.T))
+
+    for m in (512, 2048, 8192, 32768):
+        for n, k in ((768, 768), (3072, 768), (1024, 1024), (2816, 1024), (2048, 2048), (5632, 2048), (4096, 4096),
+                     (14336, 4096), (4096, 14336), (1024, 4096), (8192, 8192)):
+            product(m, n, k)
+        product(m, 32000, 2048)
+    product(2048, 128256, 4096)
+    product(4096, 4096, 4096, torch.float32)
+    for name, backend in BACKENDS.items():
+        for t, heads, size, b in ((512, 12, 64, 32), (1024, 16, 64, 8), (2048, 32, 64, 4), (2048, 32, 128, 2),
+                                  (4096, 32, 128, 2), (8192, 32, 128, 1), (32768, 8, 128, 1), (32768, 12, 64, 1)):
+            if name == "naive" and t > 4096:
+                continue
+            q, k, v, dy = (torch.randn(b, heads, t, size, device=device, dtype=torch.bfloat16) for _ in range(4))
+            for x in (q, k, v):
+                x.requires_grad_()
+            flops = 4 * b * heads * t * t * size // 2
+            about = {"attention": name, "seqlen": t, "heads": heads, "size": size, "batch": b}
+
+            def forward(q=q, k=k, v=v, backend=backend):
+                with sdpa_kernel(backend):
+                    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+            ops.append(({"op": "attention", **about, "flops": flops}, forward))
+            y = forward()
+            ops.append(({"op": "attention_backward", **about, "flops": flops * 5 // 2},
+                        lambda y=y, q=q, k=k, v=v, dy=dy: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True)))
+    for mib in (1, 16, 256, 2048):
+        x = torch.empty(mib << 20, dtype=torch.uint8, device=device).random_()
+        ops.append(({"op": "copy", "bytes": 2 * (mib << 20)}, x.clone))
+    x = torch.randn(8192, 4096, device=device, dtype=torch.bfloat16)
+    norm = nn.RMSNorm(4096, device=device, dtype=torch.bfloat16)
+    ops.append(({"op": "rms_norm", "bytes": 2 * x.numel() * 2}, lambda: norm(x)))
+    logits = torch.randn(8192, 32000, device=device)
+    targets = torch.randint(32000, (8192,), device=device)
+    ops.append(({"op": "cross_entropy_f32", "bytes": logits.numel() * 4}, lambda: functional.cross_entropy(logits, targets)))
+    for dtype in (torch.float32, torch.bfloat16):
+        weights = [nn.Parameter(torch.randn(1 << 24, device=device).to(dtype)) for _ in range(8)]
+        for w in weights:
+            w.grad = torch.randn_like(w)
+        optimizer = torch.optim.AdamW(weights, fused=True)
+        ops.append(({"op": "adamw", "dtype": str(dtype)[6:], "parameters": 8 << 24}, optimizer.step))
+    times = [[] for _ in ops]
+    for _, run in ops:
+        run()
+    torch.cuda.synchronize()
+    begin, watch = time.perf_counter(), Watch()
+    while time.perf_counter() - begin < args.seconds:
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in ops]
+        for (start, end), (_, run) in zip(events, ops):
+            run()  # the first call brings the caches and the queue to where the second finds them
+            start.record()
+            run()
+            end.record()
+        torch.cuda.synchronize()
+        for (start, end), kept in zip(events, times):
+            kept.append(start.elapsed_time(end) / 1e3)
+    state = watch.end()
+    rows = []
+    for (about, _), t in zip(ops, times):
+        s = statistics.median(t)
+        rows.append({**about, "seconds": s, "rounds": len(t), **({"tflops": about["flops"] / s / 1e12} if "flops" in about
+                                                              else {}), **state})
+    write(args, rows, 1)
+    # A single product by itself for a while, at its own clock.
+    a, b = (torch.randn(8192, 8192, device=device, dtype=torch.bfloat16) for _ in range(2))
+    for wait in (1, 20):
+        begin, watch, n = time.perf_counter(), Watch(), 0
+        while time.perf_counter() - begin < wait:
+            for _ in range(50):
+                a @ b
+            torch.cuda.synchronize()
+            n += 50
+        spent = time.perf_counter() - begin
+        rows.append({"op": "product_alone", "m": 8192, "n": 8192, "k": 8192, "for_seconds": wait, "seconds": spent / n,
+                     "tflops": 2 * 8192**3 * n / spent / 1e12, **watch.end()})
+    write(args, rows, 1)
+
+
+def collectives(args, device, world):
+    rows = []
+    for n in sorted({2, world}):
+        group = distributed.new_group(list(range(n)))
+        if distributed.get_rank() < n:
+            for exponent in range(12, 31, 2):
+                size = 1 << exponent
+                whole = torch.randn(size // 2, device=device).bfloat16()
+                part = torch.randn(size // 2 // n, device=device).bfloat16()
+                ops = {"all_reduce": lambda: distributed.all_reduce(whole, group=group),
+                       "all_gather": lambda: distributed.all_gather_into_tensor(whole, part, group=group),
+                       "reduce_scatter": lambda: distributed.reduce_scatter_tensor(part, whole, group=group),
+                       "all_to_all": lambda: distributed.all_to_all_single(torch.empty_like(whole), whole, group=group)}
+                for name, run in ops.items():
+                    for _ in range(3):
+                        run()
+                    torch.cuda.synchronize()
+                    repeats = 20 if size < 1 << 26 else 5
+                    start = time.perf_counter()
+                    for _ in range(repeats):
+                        run()
+                    torch.cuda.synchronize()
+                    rows.append({"op": name, "gpus": n, "bytes": size, "seconds": (time.perf_counter() - start) / repeats})
+        distributed.barrier()
+    write(args, rows, world)
+
+
+def write(args, rows, world):
+    if distributed.is_initialized() and distributed.get_rank() != 0:
+        return
+    import transformers
+
+    name = os.path.basename(args.out).removesuffix(".json")
+    launcher = f"torchrun --nproc_per_node {world} " if world > 1 else ""
+    result = {"name": name, "machine": f"{world} x {torch.cuda.get_device_name()}", "threads": 0,
+              "versions": {"torch": torch.__version__, "transformers": transformers.__version__}, "commit": args.commit,
+              "measures": [], "command": f"{launcher}bench/layouts_torch.py --part {args.part}",
+              "date": time.strftime("%Y-%m-%d"), "rows": rows}
+    with open(args.out, "w", encoding="utf-8") as f:
+        f.write(json.dumps({**result, "rows": []}, indent=1)[:-4] + "[\n")
+        f.write(",\n".join("  " + json.dumps(rounded(r)) for r in rows) + "\n ]\n}\n")
+
+
+def rounded(row):
+    return {k: float(f"{v:.6g}") if isinstance(v, float) and math.isfinite(v) else v for k, v in row.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part", choices=["kernels", "steps", "collectives"], required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--seconds", type=float, default=2.5, help="of a layout; of the rotation of kernels")
+    parser.add_argument("--commit", default="")
+    args = parser.parse_args()
+    world, device = int(os.environ.get("WORLD_SIZE", 1)), torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    torch.cuda.set_device(device)
+    if world > 1:
+        distributed.init_process_group("nccl", device_id=device)
+    if args.part == "kernels":
+        kernels(args, device)
+    elif args.part == "collectives":
+        collectives(args, device, world)
+    else:
+        steps(args, device, world)
+    if world > 1:
+        distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
