@@ -14,9 +14,9 @@ namespace tegula {
 
 namespace {
 
-// Which sums mode exact makes: 2 has shards in all sums over the batch; before it was saved, 1 had
-// them in long products alone.
-constexpr int64_t kExactSums = 2;
+// Which sums mode exact makes: 3 sums micro-batches in groups, and each use of a weight apart; 2
+// has shards in all sums over the batch; before it was saved, 1 had them in long products alone.
+constexpr int64_t kExactSums = 3;
 
 // The settings that must be the same for a resumed run to be the run that was stopped. What
 // may_change is for the user to change in the course of a run.

@@ -7,6 +7,7 @@
 #include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
+#include "tegula/ops/table.h"
 #include "tegula/passes/row_region.h"
 #include "tegula/passes/split.h"
 #include "tegula/train/deal.h"
@@ -26,6 +27,32 @@ Batch batch_params(Builder& b, const TrainConfig& c) {
 }
 
 constexpr std::string_view kSum = "grad.", kNextSum = "next.grad.", kPendingSum = "pending.";
+
+// In mode exact the gradient of a weight with several uses (a table that is embedding and head) is
+// summed for each apart, over all shards, micro-batches and ranks, and joined once, in the update.
+std::vector<Var> by_use(Builder& b, Var gradient) {
+  const Node* n = b.function().producer(gradient.id());
+  if (!n || n->op != &add_op || n->phase != Phase::kBackward) return {gradient};
+  std::vector<Var> parts;
+  for (const ValueId v : std::vector(n->inputs.begin(), n->inputs.end()))
+    for (const Var& part : by_use(b, Var(&b, v))) parts.push_back(part);
+  return parts;
+}
+
+// Names what micro-batches sum of a weight's gradient, and joins it.
+Var joined_uses(Builder& b, const TrainConfig& config, const WeightSpec& weight, Var gradient) {
+  const std::vector<Var> parts =
+      config.mode == "exact" ? by_use(b, gradient) : std::vector<Var>{gradient};
+  for (size_t i = 0; i < parts.size() && config.accumulate > 1; ++i)
+    b.result(cat(kSum, i == 0 ? "" : cat("use", i, "."), weight.name), parts[i]);
+  if (parts.size() == 1) return gradient;
+  const Scope scope(b, weight.scope);
+  b.set_phase(Phase::kUpdate);
+  Var sum = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
+  b.set_phase(Phase::kForward);
+  return sum;
+}
 
 // The two upper sums of the stack, added.
 Result<FuncId> build_join(Module& module, const Function& micro_step) {
@@ -78,8 +105,8 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     auto grads = grad(scale ? loss * scale->scale : loss, weights);
     f.weights = c.weights();
     b.result("loss", loss);
-    if (config.accumulate > 1)
-      for (size_t i = 0; i < grads.size(); ++i) b.result("grad." + f.weights[i].name, grads[i]);
+    for (size_t i = 0; i < grads.size(); ++i)
+      grads[i] = joined_uses(b, config, f.weights[i], grads[i]);
     const StepScalars scalars = StepScalars::params(b);
     if (scale) grads = scale->unscaled(b, f.weights, std::move(grads));
     const Var norm = apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads,

@@ -91,6 +91,25 @@ class Ranks(CliTest):
         # Four slots of sums on one rank, one where each rank has one group.
         self.assertGreaterEqual(one["ranks"][0]["peak_bytes"] - peaks["dp=8", 0], 3 * 4 * one["params"])
 
+    def test_micro_batches_are_one_batch(self):
+        """In mode exact and f32, where the shards of a batch's sums are those of its parts: a table that is embedding and head,
+        whose two uses are summed apart, too."""
+        places = [i * 37 % 4000 for i in range(8 * 3)]
+
+        def batches(name, batch):
+            rows = [places[i:i + batch] for i in range(0, len(places), batch)]
+            return self.write(name, "".join(" ".join(map(str, row)) + "\n" for row in rows))
+        for family in ("gpt2", "gemma2", "bert", "llama"):
+            for seqlen in (32, 256):
+                flags = ("--model", family, "--tie-embeddings", "true", "--seqlen", seqlen, "--mode", "exact", "--overwrite")
+                self.train("one", *flags, "--batch", 8, "--batches", batches("8", 8))
+                for batch, mesh in ((4, "dp=1"), (2, "dp=2"), (1, "dp=4")):
+                    with self.subTest(family=family, seqlen=seqlen, batch=batch):
+                        self.train("many", *flags, "--batch", batch, "--accumulate", 8 // batch, "--batches", batches(str(batch), batch),
+                                   "--mesh", mesh)
+                        for name in FILES[:2]:
+                            self.assertEqual(self.files("one")[name], self.files("many")[name])
+
     def test_one_sequence_a_micro_batch(self):
         """An evaluation's batch that dp does not divide is done by all alike."""
         self.check("--model", "llama", "--batch", "1", "--accumulate", "12", "--dtype", "f16", "--loss-scale", "256", meshes=("dp=4", "dp=2"))
