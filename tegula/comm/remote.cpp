@@ -151,6 +151,7 @@ void Remote::State::count(uint64_t at, size_t n, size_t index, uint64_t number) 
   for (const uint64_t c : of) ahead += c > least;
   auto& tally = *reinterpret_cast<Tally*>(segment.flows() + at);
   tally.raise_to(least * n + ahead, n);
+  segment.bell(segment.process()).ring();
 }
 
 Remote::Remote(Segment& segment) : segment_(segment), state_(std::make_unique<State>(segment)) {}
@@ -428,6 +429,7 @@ void Remote::State::take_data(int64_t from, const Frame::Head& head, const uint8
   Tally* brought = e.brought;
   expected.erase(it);
   brought->add_one(1);
+  segment.bell(segment.process()).ring();
 }
 
 void Remote::State::take_text(int64_t from, const Frame::Head& head, const uint8_t* body) {

@@ -37,8 +37,9 @@ struct Segment::Page {
 
 // A process's words; a long text goes in pieces.
 struct Segment::Mailbox {
+  Bell bell;
   uint64_t n_left = 0;  // of the text, with this piece
-  char piece[(32 << 10) - sizeof(uint64_t)];
+  char piece[(32 << 10) - 2 * sizeof(uint64_t)];
 };
 
 // Bytes by where they begin, as asked for.
@@ -223,7 +224,11 @@ void Segment::note_call(int64_t rank, std::string_view op, std::string_view axis
   __atomic_add_fetch(&s.calls, 1, __ATOMIC_RELEASE);
 }
 
+Bell& Segment::bell(int64_t process) const { return mailbox(process).bell; }
+
 uint8_t* Segment::flows() { return base_ + flows_at_; }
+
+Reach* Segment::reach() const { return reach_ ? reach_ : remote_.get(); }
 
 void Segment::add(Tally& tally, const std::vector<int64_t>& group, size_t index, const void* shown,
                   int64_t bytes) {

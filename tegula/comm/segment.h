@@ -48,6 +48,7 @@ class Area {
   std::shared_ptr<Taken> taken_;
 };
 
+class Reach;   // comm/reach.h
 class Remote;  // comm/remote.h
 class Wire;    // comm/wire.h
 
@@ -92,6 +93,9 @@ class Segment {
   // The call that a rank begins now, for whoever watches.
   void note_call(int64_t rank, std::string_view op, std::string_view axis, std::string_view plan,
                  size_t step);
+  // Of a process: rings when a rank has posted or shown what one of its own may wait for.
+  Bell& bell(int64_t process) const;
+  void ring_for(int64_t rank) const { bell(rank / n_own()).ring(); }
   uint8_t* flows();
   // One more in a tally of the flows, by rank number `index` of a group of ranks that wait for it;
   // they see what lies in [shown, shown + bytes) of the flows before that.
@@ -100,6 +104,11 @@ class Segment {
   int64_t flow_bytes() const { return size_.flow_bytes; }
   // Null: of threads.
   Area* area(int64_t rank);
+
+  // How bytes come from ranks whose areas are not mapped here, remote() or what a test has set;
+  // null: all are mapped.
+  Reach* reach() const;
+  void set_reach(Reach* reach) { reach_ = reach; }
 
   // An address of this process's own as an offset, and back. Null stays null.
   uint64_t offset_of(const void* p) const;
@@ -146,6 +155,7 @@ class Segment {
   int64_t mapped_bytes_ = 0, states_at_ = 0, flows_at_ = 0, areas_at_ = 0;
   std::vector<Area> areas_;         // of own ranks
   std::unique_ptr<Remote> remote_;  // of processes that are apart
+  Reach* reach_ = nullptr;
 };
 
 }  // namespace tegula

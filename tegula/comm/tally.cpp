@@ -64,4 +64,16 @@ bool Tally::wait_for(uint64_t at_least, const Waiter& who) const {
   return !has_failed(who);
 }
 
+uint32_t Bell::load() const { return __atomic_load_n(&rings, __ATOMIC_SEQ_CST); }
+
+void Bell::ring() {
+  __atomic_add_fetch(&rings, 1, __ATOMIC_SEQ_CST);
+  wake_all(&rings);
+}
+
+void Bell::wait(uint32_t seen, int64_t at_most_ns) const {
+  const timespec most{at_most_ns / 1'000'000'000, at_most_ns % 1'000'000'000};
+  ::syscall(SYS_futex, &rings, FUTEX_WAIT, seen, at_most_ns < 0 ? nullptr : &most, nullptr, 0);
+}
+
 }  // namespace tegula

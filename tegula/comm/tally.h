@@ -41,4 +41,14 @@ struct Tally {
   bool wait_for(uint64_t at_least, const Waiter& who) const;
 };
 
+// Rings when something has happened that a thread may wait for: whoever waits looks at what it
+// waits for, after having read `rings`, and sleeps until there are others.
+struct Bell {
+  uint32_t rings = 0;
+  uint32_t load() const;
+  void ring();
+  // Until it has rung since it was `seen`, at most so long; < 0: for ever.
+  void wait(uint32_t seen, int64_t at_most_ns) const;
+};
+
 }  // namespace tegula

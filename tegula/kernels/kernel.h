@@ -44,6 +44,7 @@ struct Tuning {
   friend bool operator==(const Tuning&, const Tuning&) = default;
 };
 struct TuningSpace;
+struct CollectiveMoves;  // kernels/moves.h
 
 // The types a kernel is asked about at plan time. Strides are those the plan would pass, with
 // symbolic dims at their bounds.
@@ -88,6 +89,8 @@ struct KernelDef {
   // Null: a plug-in brings it (kernels/device.h).
   void (*launch)(const KernelCall&) = nullptr;
   const TuningSpace* tuning = nullptr;  // null: nothing to choose
+  // Of a collective: what `launch` does where memory is shared, in parts for the background.
+  const CollectiveMoves* moves = nullptr;
 };
 
 // The CPU's kernels, then the descriptors of CUDA's, each ordered by name.

@@ -18,6 +18,9 @@ struct Shown {
 };
 
 class Errand;
+struct KernelCall;  // kernels/kernel.h
+struct CollectiveMoves;
+struct Move;  // kernels/moves.h
 
 class Peers {
  public:
@@ -36,20 +39,28 @@ class Peers {
   // Waits for them without showing anything new; false: a rank failed.
   virtual bool meet(std::string_view axis) = 0;
   virtual bool has_failed() const = 0;
+  // What others show is not here to be read: it is brought. Then exchange() does all of a
+  // collective.
+  virtual bool brings() const = 0;
+  virtual void exchange(const KernelCall& call, const CollectiveMoves& moves) = 0;
   // The group's errand of that number along the axis, the same on all of its ranks. Made when it is
   // first asked for; lives as long as the group.
   virtual Errand& errand(std::string_view axis, int number) = 0;
 };
 
-// A collective in the background. post() shows this rank's tensors and does not wait; to a kernel
-// that is launched some time later this is the group: its one meeting gives what all have posted,
-// and its end is noted without waiting. end() waits until nobody needs this rank's tensors.
-class Errand : public Peers {
+// A collective in the background: post() shows this rank's tensors and says what it needs of the
+// others' (kernels/moves.h), and does not wait. That is brought as soon as all have posted, by a
+// thread that moves bytes while kernels run.
+class Errand {
  public:
-  virtual void post(const TensorRef& in, const TensorRef& out) = 0;
-  // Have all posted? If not, a launch waits for them.
-  virtual bool is_ready() const = 0;
-  // False: a rank failed.
+  virtual ~Errand() = default;
+  // This rank's place in its group.
+  virtual int64_t index() const = 0;
+  // The moves live until the end.
+  virtual void post(const TensorRef& in, const TensorRef& out, std::span<const Move> moves) = 0;
+  // Until all is there; false: a rank failed, and nothing may be touched.
+  virtual bool wait() = 0;
+  // Until nobody needs this rank's tensors; false: a rank failed.
   virtual bool end() = 0;
 };
 

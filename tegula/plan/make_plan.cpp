@@ -58,6 +58,18 @@ static Error uncountable(const OpCall& call, const Step& step) {
           step.loc};
 }
 
+// Its work is done at once, by a kernel that reads what others show.
+void Planner::make_foreground(Step& step) {
+  step.attrs.erase("background");
+  if (step.workspace < 0) return;
+  std::vector<int64_t> bounds;
+  for (const Symbol& s : module_->symbols) bounds.push_back(s.bound);
+  const auto in = refs_at(step.in, bounds), out = refs_at(step.out, bounds);
+  int64_t& bytes = plan_.slots[static_cast<size_t>(step.workspace)].bytes;
+  bytes = step.kernel->workspace_bytes({&step.attrs, in, out, nullptr, &options_.target});
+  if (bytes == 0) step.workspace = -1;
+}
+
 void Planner::end_background(ValueId holds) {
   for (size_t i = 0; i < in_background_.size();) {
     const auto [value, start] = in_background_[i];
@@ -66,7 +78,10 @@ void Planner::end_background(ValueId holds) {
       continue;
     }
     in_background_.erase(in_background_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (static_cast<size_t>(start) + 1 == plan_.steps.size()) continue;  // nothing is beside it
+    if (static_cast<size_t>(start) + 1 == plan_.steps.size()) {  // nothing is beside it
+      make_foreground(plan_.steps.back());
+      continue;
+    }
     Step done = plan_.steps[static_cast<size_t>(start)];
     plan_.steps[static_cast<size_t>(start)].starts = done.ends = n_background_++;
     done.flops = done.bytes = 0;
@@ -79,15 +94,11 @@ void Planner::end_older_sums() {
     return layer_of(plan_.steps[static_cast<size_t>(start)].scope);
   };
   const std::string newest = layer(in_background_.back().second);
-  std::string before;  // the layer begun before the newest
   std::vector<ValueId> older;
   for (auto it = in_background_.rbegin(); it != in_background_.rend(); ++it) {
     const Step& step = plan_.steps[static_cast<size_t>(it->second)];
     const bool is_sum = step.in[0].type.bytes() > step.out[0].type.bytes();
-    const std::string its = layer(it->second);
-    if (!is_sum || its == newest) continue;
-    if (before.empty()) before = its;
-    if (its != before) older.push_back(it->first);
+    if (is_sum && layer(it->second) != newest) older.push_back(it->first);
   }
   for (; !older.empty(); older.pop_back()) end_background(older.back());
 }

@@ -49,7 +49,9 @@ class Planner {
   Status plan_fused(Step& step, const Node& n);
   // Work in the background ends before what lies in `holds` is read; kNone: all of it does.
   void end_background(ValueId holds);
-  // Sums of layers before the last begun one are brought to their end: they keep whole gradients.
+  void make_foreground(Step& step);
+  // Sums of layers before the last begun one are brought to their end: they keep whole gradients
+  // and what the other ranks' are brought into.
   void end_older_sums();
   // regions.cpp
   Status plan_regions(Step& step, const Node& n);

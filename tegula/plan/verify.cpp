@@ -415,11 +415,14 @@ class Checker {
     const int step = static_cast<int>(i);
     for (size_t k = 0; k < s.in.size(); ++k)
       TEGULA_TRY(read(s.in[k], cat(step_name(plan_, i), ": operand ", k)));
-    if (s.workspace >= 0)
-      write(memory_[0], {base(s.workspace), base(s.workspace) + slot(s.workspace).bytes},
-            {0, kNone, step, nullptr, 0});
     if (s.ends >= 0)
-      for (const PlanTensor& t : s.out) TEGULA_TRY(untouched(t, i));
+      for (const PlanTensor& t : s.out)
+        for (const Bytes& run : places(t)) TEGULA_TRY(untouched(memory_[space(t.slot)], run, i));
+    if (s.workspace >= 0) {
+      const Bytes all{base(s.workspace), base(s.workspace) + slot(s.workspace).bytes};
+      if (s.ends >= 0) TEGULA_TRY(untouched(memory_[0], all, i));
+      write(memory_[0], all, {0, kNone, step, nullptr, 0});
+    }
     // Nobody knows until it ends how much of it is there.
     for (const PlanTensor& t : s.out)
       for (const Bytes& run : places(t))
@@ -429,21 +432,17 @@ class Checker {
   }
 
   // Since it was started in the background, nobody wrote where the work does.
-  Status untouched(const PlanTensor& t, size_t end) const {
-    const Memory& m = memory_[space(t.slot)];
-    for (const Bytes& run : places(t)) {
-      int64_t at = run.begin;
-      while (at < run.end) {
-        const auto it = m.upper_bound(at);
-        const Held* h = it == m.begin() ? nullptr : &std::prev(it)->second;
-        const bool is_there = h && h->end > at && h->writer >= 0;
-        if (!is_there ||
-            plan_.steps[static_cast<size_t>(h->writer)].starts != plan_.steps[end].ends)
-          return error("M11 background",
-                       cat(step_name(plan_, end), ": ", h ? writer(*h) : std::string("nobody"),
-                           " wrote byte ", at, " while it ran"));
-        at = h->end;
-      }
+  Status untouched(const Memory& m, const Bytes& run, size_t end) const {
+    int64_t at = run.begin;
+    while (at < run.end) {
+      const auto it = m.upper_bound(at);
+      const Held* h = it == m.begin() ? nullptr : &std::prev(it)->second;
+      const bool is_there = h && h->end > at && h->writer >= 0;
+      if (!is_there || plan_.steps[static_cast<size_t>(h->writer)].starts != plan_.steps[end].ends)
+        return error("M11 background",
+                     cat(step_name(plan_, end), ": ", h ? writer(*h) : std::string("nobody"),
+                         " wrote byte ", at, " while it ran"));
+      at = h->end;
     }
     return {};
   }

@@ -17,7 +17,7 @@ bool are_alike(const std::vector<PlanTensor>& x, const std::vector<PlanTensor>& 
 
 bool is_same_work(const Step& a, const Step& b) {
   return a.op == b.op && a.kernel == b.kernel && a.attrs == b.attrs && are_alike(a.in, b.in) &&
-         are_alike(a.out, b.out);
+         are_alike(a.out, b.out) && a.workspace == b.workspace;
 }
 
 }  // namespace
@@ -33,7 +33,8 @@ Status check_background(const Plan& plan, bool is_region) {
       return broken(plan, "M11 background", cat(step_name(plan, i), ": ", why));
     };
     const auto number = static_cast<size_t>(std::max(s.starts, s.ends));
-    if (is_region || !s.op->collective || s.workspace >= 0 || (s.starts >= 0 && s.ends >= 0))
+    if (is_region || !s.op->collective || !s.kernel || !s.kernel->moves ||
+        (s.starts >= 0 && s.ends >= 0))
       return refuse("cannot run in the background");
     if (number >= starts.size()) return refuse(cat("there is no work ", number));
     int& start = starts[number];

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tegula/base/memory.h"
+#include "tegula/kernels/moves.h"
 #include "tegula/plan/plan.h"
 
 namespace tegula {
@@ -18,6 +19,7 @@ struct BoundStep {
   void (*launch)(const KernelCall&) = nullptr;  // the kernel's, of a CPU
   bool is_empty = false;                        // at the run's extents no result has an element
   std::vector<std::unique_ptr<Session>> regions;
+  std::vector<Move> moves;  // of one that starts in the background
 };
 
 // The op's own reference as a kernel, at the tensors' precision: slow, always there. in and out lie

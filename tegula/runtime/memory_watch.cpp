@@ -106,7 +106,7 @@ Status MemoryWatch::check_workspace(const Done& done, int64_t bytes) {
   if (at >= 0) claimed_ = std::max(claimed_, at + claimed);
   if (claimed > bytes)
     return blame(done, cat("lays out ", claimed, " bytes of a workspace of ", bytes));
-  if (!step.kernel || !apart_.data()) return {};
+  if (!step.kernel || !done.is_apart || !apart_.data()) return {};
   const auto* tail = static_cast<const uint8_t*>(apart_.data()) + bytes;
   if (const int64_t n = end_of_changes(tail, tail_bytes(bytes), value_); n > 0)
     return blame(done, cat("wrote up to ", n, " bytes behind its workspace of ", bytes));

@@ -50,6 +50,7 @@ class MemoryWatch {
     std::span<const TensorRef> out;
     void* workspace = nullptr;  // as planned
     int64_t claimed_bytes = 0;  // of it
+    bool is_apart = true;       // the workspace was the watch's
   };
   // The workspace to hand out instead.
   void* open(void* workspace, int64_t bytes);

@@ -5,7 +5,9 @@
 #include <thread>
 
 #include "tegula/base/round.h"
+#include "tegula/comm/mover.h"
 #include "tegula/ir/hash.h"
+#include "tegula/kernels/moves.h"
 #include "tegula/runtime/rank.h"
 
 namespace tegula {
@@ -60,6 +62,27 @@ struct RankGroup::Meeting {
   }
 };
 
+// A rank's moves, as fetches from where the others' tensors lie.
+struct RankGroup::Batch : Transfer {
+  std::vector<Fetch> fetches;
+  void set(std::span<const Move> moves, const Meeting& m, const Slot* slots) {
+    fetches.clear();
+    for (const Move& move : moves) {
+      const auto giver = static_cast<size_t>(move.giver);
+      const TensorRef& shown = move.of_result ? slots[giver].out : slots[giver].in;
+      fetches.push_back({m.ranks[giver],
+                         reinterpret_cast<uintptr_t>(shown.data) + static_cast<uint64_t>(move.from),
+                         move.bytes, move.stride, move.count, move.to, move.to_stride});
+    }
+  }
+  bool is_ready() override { return true; }
+  bool list(std::span<const Fetch>& all) override {
+    all = fetches;
+    return true;
+  }
+  void is_there() override {}
+};
+
 struct RankGroup::Member final : Peers {
   struct Place {
     const Meeting* meeting = nullptr;
@@ -67,7 +90,10 @@ struct RankGroup::Member final : Peers {
     std::vector<Shown> seen;
     uint64_t round = 0;  // how often it met there
   };
+  Batch batch;  // of the foreground
+  std::vector<Move> moves;
   Segment* segment = nullptr;
+  Mover* mover = nullptr;
   const Mesh* mesh = nullptr;
   int64_t rank = 0;
   Waiter waiter;
@@ -136,38 +162,59 @@ struct RankGroup::Member final : Peers {
     return met.wait_for(++p.round * p.meeting->size(), waiter);
   }
   bool has_failed() const override { return tegula::has_failed(waiter); }
+  bool brings() const override { return segment->reach(); }
+  void exchange(const KernelCall& call, const CollectiveMoves& how) override {
+    const std::string& axis = call.attrs->str("axis");
+    if (meet(axis, call.in[0], call.out[0]).all.empty()) return;
+    const Place& p = place(axis);
+    const auto index = static_cast<int64_t>(p.index);
+    for (int round = 0; round < how.n_rounds; ++round) {
+      moves.clear();
+      how.list(call, index, round, moves);
+      batch.set(moves, *p.meeting, p.meeting->foreground().slots());
+      mover->begin(batch);
+      if (!mover->wait(batch, waiter)) return;
+      if (how.finish) how.finish(call, index, round);
+      if (!meet(axis)) return;
+    }
+  }
   Errand& errand(std::string_view axis, int number) override;
 };
 
-// One rank's side of a board.
-struct RankGroup::Posted final : Errand {
+// One rank's side of a board; it takes what the moves say when all have posted.
+struct RankGroup::Posted final : Errand, Batch {
   Member* member = nullptr;
   const Meeting* meeting = nullptr;
   Board* board = nullptr;
-  size_t index = 0;
+  size_t place = 0;
   std::vector<Shown> seen;
   uint64_t round = 0;  // how often this rank has posted
+  std::span<const Move> moves;
 
   uint64_t all_of_round() const { return round * seen.size(); }
-  void begin(std::string_view, std::string_view, std::string_view, size_t) override {}
-  void post(const TensorRef& in, const TensorRef& out) override {
-    Slot& slot = board->slots()[index];
+  int64_t index() const override { return static_cast<int64_t>(place); }
+  void post(const TensorRef& in, const TensorRef& out, std::span<const Move> needs) override {
+    Slot& slot = board->slots()[place];
     member->show(slot, in, out);
     ++round;
-    meeting->add(board->posted, index, &slot);
+    moves = needs;
+    fetches.reserve(needs.size());
+    member->mover->begin(*this);
+    meeting->add(board->posted, place, &slot);
+    if (board->posted.load() < all_of_round()) return;
+    for (const int64_t r : meeting->ranks) member->segment->ring_for(r);
   }
-  bool is_ready() const override { return board->posted.load() >= all_of_round() && !has_failed(); }
-  Met meet(std::string_view, const TensorRef&, const TensorRef&) override {
-    if (!board->posted.wait_for(all_of_round(), member->waiter)) return {};
-    return member->read(board->slots(), *meeting, index, seen);
-  }
-  bool meet(std::string_view) override {
-    meeting->add(board->taken, index);
+  bool wait() override { return member->mover->wait(*this, member->waiter); }
+  bool end() override { return board->taken.wait_for(all_of_round(), member->waiter); }
+
+  bool is_ready() override { return board->posted.load() >= all_of_round(); }
+  bool list(std::span<const Fetch>& all) override {
+    if (member->read(board->slots(), *meeting, place, seen).all.empty()) return false;
+    set(moves, *meeting, board->slots());
+    all = fetches;
     return true;
   }
-  bool end() override { return board->taken.wait_for(all_of_round(), member->waiter); }
-  bool has_failed() const override { return member->has_failed(); }
-  Errand& errand(std::string_view, int) override { return *this; }
+  void is_there() override { meeting->add(board->taken, place); }
 };
 
 Errand& RankGroup::Member::errand(std::string_view axis, int number) {
@@ -176,7 +223,7 @@ Errand& RankGroup::Member::errand(std::string_view axis, int number) {
   if (errand) return *errand;
   errand = std::make_unique<Posted>();
   errand->member = this, errand->meeting = p.meeting, errand->board = &p.meeting->of_errand(number);
-  errand->index = p.index, errand->seen.resize(p.meeting->size());
+  errand->place = p.index, errand->taker = rank, errand->seen.resize(p.meeting->size());
   return *errand;
 }
 
@@ -202,11 +249,13 @@ RankGroup::RankGroup(Mesh mesh, Segment& segment) : mesh_(std::move(mesh)), segm
 
 // Groups in the order of their first ranks, so that all processes lay them out alike.
 void RankGroup::make_members() {
+  mover_ = std::make_unique<Mover>(*segment_);
   std::map<std::pair<size_t, int64_t>, const Meeting*> of_group;  // by axis and first rank
   uint8_t* at = segment_->flows();
   for (int64_t r = 0; r < mesh_.n_ranks(); ++r) {
     auto member = std::make_unique<Member>();
-    member->segment = segment_, member->mesh = &mesh_, member->rank = r;
+    member->segment = segment_, member->mover = mover_.get(), member->mesh = &mesh_,
+    member->rank = member->batch.taker = r;
     member->waiter = segment_->waiter(r);
     for (size_t a = 0; a < mesh_.axes.size(); ++a) {
       auto ranks = mesh_.group(r, a);
@@ -267,6 +316,7 @@ Status RankGroup::run_all(Status (*fn)(void*, int64_t), void* context) {
   for (int64_t r = first + 1; r < first + n_own(); ++r) threads.emplace_back(run_one, r);
   run_one(first);
   for (std::thread& t : threads) t.join();
+  mover_->drain();
   auto failed = segment_->failure();
   if (!failed) return {};
   if (failed->rank >= 0)
@@ -281,8 +331,11 @@ void RankGroup::begin() {
   for (const auto& m : meetings_) m->foreground().posted.count = 0;
   for (const auto& m : members_) {
     for (Member::Place& p : m->places) p.round = 0;
-    for (const auto& [key, errand] : m->errands)
+    for (const auto& [key, errand] : m->errands) {
       errand->round = 0, errand->board->posted.count = errand->board->taken.count = 0;
+      errand->forget();
+    }
+    m->batch.forget();
   }
 }
 

@@ -10,7 +10,8 @@
 // Two levels (comm/): ranks *meet* at boards in memory that all see, where each shows its tensors
 // as offsets; what another one shows is *reached* by adding where the memory is mapped here. So the
 // kernels of collectives are the same for threads and processes. With its tensors a rank shows a
-// hash of what it calls: one that calls something else is named, with both calls.
+// hash of what it calls: one that calls something else is named, with both calls. What runs in the
+// background is brought by the process's mover.
 #pragma once
 
 #include <vector>
@@ -23,6 +24,8 @@
 namespace tegula {
 
 struct Rank;  // runtime/rank.h
+
+class Mover;  // comm/mover.h
 
 class RankGroup {
  public:
@@ -62,6 +65,7 @@ class RankGroup {
   struct Slot;
   struct Board;
   struct Meeting;
+  struct Batch;
   struct Posted;
   struct Member;
   void make_members();
@@ -73,6 +77,7 @@ class RankGroup {
   Segment* segment_;
   std::vector<std::unique_ptr<Meeting>> meetings_;  // of each group of each axis
   std::vector<std::unique_ptr<Member>> members_;    // of each own rank
+  std::unique_ptr<Mover> mover_;                    // ends before what it moves for
 };
 
 }  // namespace tegula

@@ -292,12 +292,23 @@ Status Session::launch_watched(size_t i) {
   BoundStep& b = bound_[i];
   const Step& step = plan_->steps[i];
   void* const planned = b.workspace;
-  if (step.kernel && planned)
+  // What is brought in the background comes between two steps.
+  const bool is_apart = step.starts < 0 && step.ends < 0;
+  if (step.kernel && planned && is_apart)
     b.workspace = watch_->open(planned, plan_->slots[static_cast<size_t>(step.workspace)].bytes);
   rank_->counters.claimed_bytes = 0;
   needs_peers_ ? launch_among_peers(i) : launch(i, nullptr);
   b.workspace = planned;
-  return watch_->close({plan_.get(), i, b.out, planned, rank_->counters.claimed_bytes});
+  return watch_->close({plan_.get(), i, b.out, step.starts < 0 ? planned : nullptr,
+                        rank_->counters.claimed_bytes, is_apart});
+}
+
+DeviceCall Session::call_of(size_t i, Peers* peers) {
+  const Step& step = plan_->steps[i];
+  const BoundStep& b = bound_[i];
+  return {{&b.attrs, b.in, b.out, b.workspace, step.program.get(), &rank_->pool, &rank_->counters,
+           step.tuning, &plan_->target},
+          peers};
 }
 
 void Session::launch(size_t i, Peers* peers) {
@@ -306,10 +317,7 @@ void Session::launch(size_t i, Peers* peers) {
   if (b.is_empty) return;
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
-    const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), &rank_->pool,
-                           &rank_->counters, step.tuning, &plan_->target},
-                          peers};
-    b.launch(call);
+    b.launch(call_of(i, peers));
   } else if (!b.regions.empty()) {
     const Status st = run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
     TEGULA_CHECK(st.ok(), step.op->name, ": ", st.error().message);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tegula/base/memory.h"
+#include "tegula/kernels/device_call.h"
 #include "tegula/runtime/bound_step.h"
 #include "tegula/runtime/device_steps.h"
 #include "tegula/runtime/store.h"
@@ -86,8 +87,8 @@ class Session {
   // Called after every step when set (debugging, NaN hunts): return false to stop the run.
   void (*observer)(void* context, const Session&, size_t step) = nullptr;
   void* observer_context = nullptr;
-  // When what runs in the background is done (plan/plan.h, Step): asked after every step for each,
-  // true: at once. Null: as soon as nobody has to be waited for.
+  // When the rest of what runs in the background is done (plan/plan.h, Step): asked after every
+  // step for each, true: at once. Null: where it ends.
   bool (*completes)(void* context, int number) = nullptr;
   void* completes_context = nullptr;
   TensorRef step_output(size_t step, size_t index) const;
@@ -113,8 +114,15 @@ class Session {
   Status check_workspaces() const;
   Status run_step(size_t i);
   void launch(size_t i, Peers* peers);
+  DeviceCall call_of(size_t i, Peers* peers);
   // background.cpp
+  struct Running {  // in the background: step, the ranks' errand, its state
+    size_t step = 0;
+    Errand* errand = nullptr;
+    bool is_done = false;
+  };
   void launch_among_peers(size_t i);
+  void complete(Running& work);
   void complete_some();
   Status launch_watched(size_t i);
   Status run_on_device();
@@ -131,11 +139,6 @@ class Session {
   std::vector<std::vector<Use>> uses_;  // of each parameter
   std::optional<Error> misuse_;         // of bind()
   bool needs_peers_ = false;            // some step is one that ranks execute together
-  struct Running {                      // in the background: step, the ranks' meeting, its state
-    size_t step = 0;
-    Errand* errand = nullptr;
-    bool is_done = false;
-  };
   std::vector<Running> running_;
   Counters counters_;
   std::vector<StepStats>* stats_ = nullptr;

@@ -140,6 +140,29 @@ TEST(BackgroundSteps, ASumIsTwoHalves) {
   EXPECT_EQ(p.sent_bytes(mesh, at), 64 * 64 * 4);
 }
 
+// What others' terms are brought into is counted from the start to the end, and nobody else's.
+TEST(BackgroundSteps, TermsOfASumHaveAWorkspaceInBetween) {
+  Plan p = planned(Kind::kSum);
+  const size_t start = start_of(p), end = end_of(p);
+  const Step& s = p.steps[start];
+  ASSERT_GE(s.workspace, 0);
+  EXPECT_EQ(p.steps[end].workspace, s.workspace);
+  const Slot& slot = p.slots[static_cast<size_t>(s.workspace)];
+  EXPECT_EQ(slot.bytes, 64 * 64 * 4 / 2);
+  EXPECT_EQ(slot.first_step, static_cast<int>(start));
+  EXPECT_EQ(slot.last_step, static_cast<int>(end));
+  for (size_t i = start + 1; i < end; ++i)
+    for (const PlanTensor& t : p.steps[i].out) {
+      const Slot& other = p.slots[static_cast<size_t>(t.slot)];
+      EXPECT_TRUE(other.offset >= slot.offset + slot.bytes ||
+                  slot.offset >= other.offset + other.bytes)
+          << "step " << i;
+    }
+  ASSERT_GT(end, start + 1);
+  p.steps[start + 1].out[0].slot = s.workspace;
+  EXPECT_FALSE(verify_plan(p).ok());
+}
+
 void check(Kind kind, const Fault& fault) {
   SCOPED_TRACE(fault.name);
   Plan p = planned(kind);

@@ -25,6 +25,21 @@ void launch(const KernelCall& c) {
   });
 }
 
+void list(const KernelCall& c, int64_t, int, std::vector<Move>& moves) {
+  const TensorRef& y = c.out[0];
+  const int64_t n = c.attrs->i("ranks"), size = size_bytes(y.dtype);
+  const Runs runs(y, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
+  const int64_t bytes = runs.run * size;
+  for (int64_t r = 0; r < n; ++r)
+    moves.push_back({.giver = r,
+                     .bytes = bytes,
+                     .stride = bytes,
+                     .count = runs.count(),
+                     .to = at(y, runs.in_whole(0, r, n)),
+                     .to_stride = n * bytes});
+}
+constexpr CollectiveMoves kMoves = {.list = list};
+
 }  // namespace
 
 extern constinit const KernelDef all_gather_shared = {
@@ -34,6 +49,7 @@ extern constinit const KernelDef all_gather_shared = {
     .doc = "each rank copies all operands in shared memory",
     .supports = supports_collective,
     .launch = launch,
+    .moves = &kMoves,
 };
 
 }  // namespace tegula::kernel

@@ -76,6 +76,37 @@ void launch(const KernelCall& c) {
   });
 }
 
+// A move a row; what is not filled is zeros.
+void list(const KernelCall& c, int64_t index, int, std::vector<Move>& moves) {
+  const TensorRef &x = c.in[0], &received = c.in[2], &y = c.out[0];
+  const Rows from(x), to(y);
+  const int64_t size = size_bytes(y.dtype), row_bytes = to.m * size;
+  const int64_t split = c.attrs->i("split"), gather = c.attrs->i("gather");
+  const int64_t share = to.shape[split], piece = from.shape[gather];
+  for (int64_t row = 0; row < to.count(); ++row) {
+    const int64_t length = std::clamp<int64_t>(load_int(received, row), 0, to.m);
+    if (length == 0) continue;
+    int64_t at[kMaxRank];
+    to.index_of(row, at);
+    const int64_t giver = at[gather] / piece;
+    at[gather] %= piece;
+    at[split] += index * share;
+    moves.push_back(move_of(giver, from.row_of(at) * row_bytes, length * size,
+                            y.as<uint8_t>() + row * row_bytes));
+  }
+}
+void finish(const KernelCall& c, int64_t, int) {
+  const TensorRef &received = c.in[2], &y = c.out[0];
+  const Rows to(y);
+  const int64_t size = size_bytes(y.dtype), row_bytes = to.m * size;
+  for (int64_t row = 0; row < to.count(); ++row) {
+    const int64_t filled = size * std::clamp<int64_t>(load_int(received, row), 0, to.m);
+    std::memset(y.as<uint8_t>() + row * row_bytes + filled, 0,
+                static_cast<size_t>(row_bytes - filled));
+  }
+}
+constexpr CollectiveMoves kMoves = {.list = list, .finish = finish};
+
 }  // namespace
 
 extern constinit const KernelDef all_to_all_ragged_shared = {
@@ -85,6 +116,7 @@ extern constinit const KernelDef all_to_all_ragged_shared = {
     .doc = "each rank copies what is filled of its pieces of all operands in shared memory",
     .supports = supports,
     .launch = launch,
+    .moves = &kMoves,
 };
 
 }  // namespace tegula::kernel

@@ -24,6 +24,17 @@ void launch(const KernelCall& c) {
   });
 }
 
+void list(const KernelCall& c, int64_t index, int, std::vector<Move>& moves) {
+  const auto split = static_cast<int>(c.attrs->i("split"));
+  const auto gather = static_cast<int>(c.attrs->i("gather"));
+  const TensorRef &x = c.in[0], &y = c.out[0];
+  const int64_t share = y.shape[split], piece = x.shape[gather];
+  for (int64_t r = 0; r < c.attrs->i("ranks"); ++r)
+    list_strided(r, x.as<uint8_t>(), part_of(x, split, index * share, share),
+                 part_of(y, gather, r * piece, piece), moves);
+}
+constexpr CollectiveMoves kMoves = {.list = list};
+
 }  // namespace
 
 extern constinit const KernelDef all_to_all_shared = {
@@ -33,6 +44,7 @@ extern constinit const KernelDef all_to_all_shared = {
     .doc = "each rank copies its piece of all operands in shared memory",
     .supports = supports_collective,
     .launch = launch,
+    .moves = &kMoves,
 };
 
 }  // namespace tegula::kernel

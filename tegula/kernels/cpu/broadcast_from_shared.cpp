@@ -18,6 +18,12 @@ void launch(const KernelCall& c) {
   });
 }
 
+void list(const KernelCall& c, int64_t, int, std::vector<Move>& moves) {
+  const TensorRef& y = c.out[0];
+  moves.push_back(move_of(c.attrs->i("root"), 0, y.numel() * size_bytes(y.dtype), y.as<uint8_t>()));
+}
+constexpr CollectiveMoves kMoves = {.list = list};
+
 }  // namespace
 
 extern constinit const KernelDef broadcast_from_shared = {
@@ -27,6 +33,7 @@ extern constinit const KernelDef broadcast_from_shared = {
     .doc = "each rank copies the root's operand in shared memory",
     .supports = supports_collective,
     .launch = launch,
+    .moves = &kMoves,
 };
 
 }  // namespace tegula::kernel

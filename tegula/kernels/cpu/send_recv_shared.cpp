@@ -27,6 +27,19 @@ void launch(const KernelCall& c) {
   });
 }
 
+void list(const KernelCall& c, int64_t index, int, std::vector<Move>& moves) {
+  const TensorRef& y = c.out[0];
+  const int64_t giver = c.attrs->ints("from")[static_cast<size_t>(index)];
+  if (giver >= 0)
+    moves.push_back(move_of(giver, 0, y.numel() * size_bytes(y.dtype), y.as<uint8_t>()));
+}
+void finish(const KernelCall& c, int64_t index, int) {
+  const TensorRef& y = c.out[0];
+  if (c.attrs->ints("from")[static_cast<size_t>(index)] < 0)
+    std::memset(y.data, 0, static_cast<size_t>(y.numel() * size_bytes(y.dtype)));
+}
+constexpr CollectiveMoves kMoves = {.list = list, .finish = finish};
+
 }  // namespace
 
 extern constinit const KernelDef send_recv_shared = {
@@ -36,6 +49,7 @@ extern constinit const KernelDef send_recv_shared = {
     .doc = "each rank copies one other's operand in shared memory",
     .supports = supports_collective,
     .launch = launch,
+    .moves = &kMoves,
 };
 
 }  // namespace tegula::kernel

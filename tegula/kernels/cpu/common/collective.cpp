@@ -6,6 +6,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/element.h"
 #include "tegula/kernels/cpu/common/strided.h"
+#include "tegula/kernels/cpu/common/workspace.h"
 
 namespace tegula::kernel {
 
@@ -71,40 +72,101 @@ void copy_from(const Shown& giver, const uint8_t* from, int64_t n_bytes, uint8_t
   giver.sent_bytes->add(n_bytes);
 }
 
-void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
-                uint8_t* to) {
-  const auto& [all, index] = met;
-  const DType dtype = all[0].in.dtype;
+void reduce_terms(DType dtype, std::string_view combine, std::span<const uint8_t* const> terms,
+                  int64_t n, uint8_t* to) {
   const int64_t size = size_bytes(dtype);
   TensorRef result;
   result.data = to, result.dtype = dtype;
+  const auto term = [&](size_t r) {
+    TensorRef t = result;
+    t.data = const_cast<uint8_t*>(terms[r]);
+    return t;
+  };
   for (int64_t done = 0; done < n; done += kBlock) {
     const int64_t here = std::min(kBlock, n - done);
     if (dtype == DType::kF32) {
       float x[kMostRanks][kBlock];
-      for (size_t r = 0; r < all.size(); ++r)
-        std::memcpy(x[r], at(all[r].in, from + done), static_cast<size_t>(here * size));
-      join_ranks(x, combine, all.size(), here, [](float a, float b) { return a + b; });
+      for (size_t r = 0; r < terms.size(); ++r)
+        std::memcpy(x[r], terms[r] + done * size, static_cast<size_t>(here * size));
+      join_ranks(x, combine, terms.size(), here, [](float a, float b) { return a + b; });
       std::memcpy(to + done * size, x[0], static_cast<size_t>(here * size));
     } else if (is_float(dtype)) {
       double x[kMostRanks][kBlock];
-      for (size_t r = 0; r < all.size(); ++r)
-        for (int64_t i = 0; i < here; ++i) x[r][i] = load_element(all[r].in, from + done + i);
-      join_ranks(x, combine, all.size(), here,
+      for (size_t r = 0; r < terms.size(); ++r)
+        for (int64_t i = 0; i < here; ++i) x[r][i] = load_element(term(r), done + i);
+      join_ranks(x, combine, terms.size(), here,
                  [dtype](double a, double b) { return rounded_to(dtype, a + b); });
       for (int64_t i = 0; i < here; ++i) store_element(result, done + i, x[0][i]);
     } else {
       int64_t x[kMostRanks][kBlock];
-      for (size_t r = 0; r < all.size(); ++r)
-        for (int64_t i = 0; i < here; ++i) x[r][i] = load_int(all[r].in, from + done + i);
-      join_ranks(x, combine, all.size(), here, [](int64_t a, int64_t b) {
+      for (size_t r = 0; r < terms.size(); ++r)
+        for (int64_t i = 0; i < here; ++i) x[r][i] = load_int(term(r), done + i);
+      join_ranks(x, combine, terms.size(), here, [](int64_t a, int64_t b) {
         return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
       });
       for (int64_t i = 0; i < here; ++i) store_int(result, done + i, x[0][i]);
     }
   }
+}
+
+void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
+                uint8_t* to) {
+  const auto& [all, index] = met;
+  const DType dtype = all[0].in.dtype;
+  const uint8_t* terms[kMostRanks];
+  for (size_t r = 0; r < all.size(); ++r) terms[r] = at(all[r].in, from);
+  reduce_terms(dtype, combine, {terms, all.size()}, n, to);
   for (size_t r = 0; r < all.size(); ++r)
-    if (r != index) all[r].sent_bytes->add(n * size);
+    if (r != index) all[r].sent_bytes->add(n * size_bytes(dtype));
+}
+
+int64_t terms_bytes(const KernelQuery& q, int64_t bytes) {
+  return q.attrs->flag("background") ? (q.attrs->i("ranks") - 1) * bytes : 0;
+}
+
+BroughtTerms::BroughtTerms(const KernelCall& c, int64_t all_bytes, int64_t at)
+    : workspace(static_cast<uint8_t*>(c.workspace)),
+      bytes(all_bytes),
+      index(at),
+      n(c.attrs->i("ranks")) {
+  claim_workspace(c, (n - 1) * bytes);
+}
+
+void BroughtTerms::reduce(DType dtype, std::string_view combine, const uint8_t* own, int64_t from,
+                          int64_t count, uint8_t* to) const {
+  const uint8_t* terms[kMostRanks];
+  for (int64_t r = 0; r < n; ++r) terms[r] = r == index ? own : of(r) + from;
+  reduce_terms(dtype, combine, {terms, static_cast<size_t>(n)}, count, to);
+}
+
+Move move_of(int64_t giver, int64_t from, int64_t bytes, uint8_t* to) {
+  return {.giver = giver, .from = from, .bytes = bytes, .to = to};
+}
+
+void list_strided(int64_t giver, const uint8_t* operand, const TensorRef& from, const TensorRef& to,
+                  std::vector<Move>& moves) {
+  const int64_t size = size_bytes(from.dtype);
+  // The inner dims that are dense in both are one run, the dim before them counts runs.
+  int d = from.rank;
+  int64_t run = 1;
+  while (d > 0 && from.stride[d - 1] == run && to.stride[d - 1] == run) run *= from.shape[--d];
+  Move m = move_of(giver, 0, run * size, nullptr);
+  if (d > 0) {
+    --d;
+    m.count = from.shape[d], m.stride = from.stride[d] * size, m.to_stride = to.stride[d] * size;
+  }
+  int64_t n_outer = 1;
+  for (int k = 0; k < d; ++k) n_outer *= from.shape[k];
+  if (m.bytes == 0 || m.count == 0) return;
+  for (int64_t i = 0; i < n_outer; ++i) {
+    int64_t in_from = 0, in_to = 0, rest = i;
+    for (int k = d; k-- > 0; rest /= from.shape[k]) {
+      in_from += rest % from.shape[k] * from.stride[k];
+      in_to += rest % from.shape[k] * to.stride[k];
+    }
+    m.from = from.as<uint8_t>() - operand + in_from * size, m.to = to.as<uint8_t>() + in_to * size;
+    moves.push_back(m);
+  }
 }
 
 }  // namespace tegula::kernel

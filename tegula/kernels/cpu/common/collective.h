@@ -7,6 +7,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/kernels/device_call.h"
+#include "tegula/kernels/moves.h"
 #include "tegula/kernels/peers.h"
 
 namespace tegula::kernel {
@@ -45,10 +46,33 @@ struct Runs {
   }
 };
 
-// to[0, n) = the tree over neighbours (ir/collective.h) of all ranks' operands from `from` on.
-// The others' part of it counts as sent by them.
+// to[0, n) = the tree over neighbours (ir/collective.h) of n elements from each of terms on, one a
+// rank in their order.
+void reduce_terms(DType dtype, std::string_view combine, std::span<const uint8_t* const> terms,
+                  int64_t n, uint8_t* to);
+// The same of all ranks' operands from `from` on. The others' part of it counts as sent by them.
 void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
                 uint8_t* to);
+
+// A sum in parts: the others' terms wait in the workspace side by side, each of `bytes`, the rank's
+// own lies in its operand. Plans count it where a call is in the background.
+int64_t terms_bytes(const KernelQuery& q, int64_t bytes);
+struct BroughtTerms {
+  uint8_t* workspace = nullptr;
+  int64_t bytes = 0, index = 0, n = 1;
+  BroughtTerms(const KernelCall& c, int64_t bytes, int64_t index);
+  // Where that of another rank lies.
+  uint8_t* of(int64_t rank) const { return workspace + (rank < index ? rank : rank - 1) * bytes; }
+  // to[0, count) = the tree of all from byte `from` of each on, `own` of this rank.
+  void reduce(DType dtype, std::string_view combine, const uint8_t* own, int64_t from,
+              int64_t count, uint8_t* to) const;
+};
+// The move of a whole run of bytes.
+Move move_of(int64_t giver, int64_t from, int64_t bytes, uint8_t* to);
+// Appends the moves of a part of the giver's operand (`operand` + data's distance from it) into a
+// tensor of the same shape.
+void list_strided(int64_t giver, const uint8_t* operand, const TensorRef& from, const TensorRef& to,
+                  std::vector<Move>& moves);
 
 // fn(from, n) on the parts of elements [lo, hi), shared out over threads.
 template <class F>

@@ -1,0 +1,69 @@
+// Mover: the thread of a process that brings bytes from other ranks while its ranks compute.
+//
+//   struct Batch : Transfer { … };          // what to bring, once it can be had
+//   mover.begin(batch);                     // returns at once
+//   if (!mover.wait(batch, waiter)) …       // a rank failed, and nothing of it may be touched
+//
+// The thread sleeps unless there is something to bring; the process's bell (segment.h) wakes it
+// when a rank has posted. Where memory is shared it copies; what another engine carries comes
+// through its Reach. A rank's bytes count as sent by it when they are laid down here.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tegula/base/memory.h"
+#include "tegula/comm/reach.h"
+#include "tegula/comm/segment.h"
+
+namespace tegula {
+
+// What is brought together. One object serves again and again, one time after the other; it lives
+// until it has been waited for or the mover is drained.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  // The rank that takes.
+  int64_t taker = 0;
+  // After a failure, when the mover is drained: as if it had never been begun.
+  void forget();
+
+ protected:
+  friend class Mover;
+  // These are called by the mover's thread alone. Can it be had? Asked again when the bell rings.
+  virtual bool is_ready() = 0;
+  // Asked once, when it can; valid until it is there. False: it cannot be had any more, and the run
+  // has failed.
+  virtual bool list(std::span<const Fetch>& fetches) = 0;
+  // All of it lies there.
+  virtual void is_there() = 0;
+
+ private:
+  uint64_t n_begun_ = 0;  // how often
+  Tally done_;
+  bool is_begun_ = false;
+  std::span<const Fetch> fetches_;
+  Tally brought_;  // by an engine
+  uint64_t asked_ = 0;
+};
+
+class Mover {
+ public:
+  explicit Mover(Segment& segment);
+  ~Mover();
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+  void begin(Transfer& transfer);
+  bool is_done(const Transfer& transfer) const;
+  // False: a rank failed.
+  bool wait(const Transfer& transfer, const Waiter& who) const;
+  // Nothing is brought any more, and the thread holds no transfer.
+  void drain();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tegula
