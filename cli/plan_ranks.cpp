@@ -38,7 +38,7 @@ Result<Planned> planned(const TrainConfig& c, const Target& target) {
   p.products = product_shares(p.step(), *by_one.plans[0], batch_shares(c));
   for (int64_t r = 0; r < c.mesh.n_ranks(); ++r) {
     const auto i = static_cast<size_t>(r);
-    p.costs.push_back(TEGULA_TRY(step_cost(c, plans_of_rank(p.plans, i))));
+    p.costs.push_back(TEGULA_TRY(step_cost(c, plans_of_rank(p.plans, r))));
     p.sent_bytes.push_back(0);
     for (size_t part = 0; part < p.parts.size(); ++part)
       p.sent_bytes[i] += p.parts[part].times * sent_bytes(p.plans[part], r);

@@ -163,16 +163,16 @@ Status check_collectives(CompiledRanks& c) {
                              s.in[0].type, " over the ", s.attrs.i("ranks"), " ranks of ",
                              s.attrs.str("axis"), ": an axis has at most 64"));
     }
+  if (static_cast<int64_t>(c.plans.size()) < c.mesh.n_ranks()) return {};
   return compare_collectives(c.mesh, c.plans);
 }
 
-// The first `n` ranks'.
 Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId step,
                                    const ShardOptions& shard_options, const CompileOptions& options,
-                                   int64_t n) {
+                                   RankRange own) {
   TEGULA_TRY(check(module, step, "compile_ranks"));
   CompiledRanks out;
-  out.mesh = shard_options.mesh;
+  out.mesh = shard_options.mesh, out.first_rank = own.first;
   CompileOptions o = options;
   const PlanningFor planning(options.plan);
   ask(o.passes, options.plan, planning);
@@ -186,13 +186,16 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
   out.passes_ms = ms_since(start);
   o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;
   std::map<uint64_t, std::shared_ptr<const Plan>> known;
-  for (int64_t r = 0; r < n; ++r) {
+  const int64_t end = own.n < 0 ? out.mesh.n_ranks() : own.first + own.n;
+  for (int64_t r = own.first; r < end; ++r) {
     const FuncId f = TEGULA_TRY(partition(*module, step, out.sharded, r));
     std::shared_ptr<const Plan>& plan = known[hash_of(*module, (*module)[f])];
     if (!plan) {
       Compiled c = TEGULA_TRY(compile(module, f, o));
-      if (r == 0) out.reports.insert(out.reports.end(), c.reports.begin(), c.reports.end());
-      if (r == 0) out.notes = c.notes;
+      if (r == own.first) {
+        out.reports.insert(out.reports.end(), c.reports.begin(), c.reports.end());
+        out.notes = c.notes;
+      }
       out.passes_ms += c.passes_ms, out.plan_ms += c.plan_ms;
       plan = std::move(c.plan);
     }
@@ -204,8 +207,9 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
 }  // namespace
 
 Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
-                                    const ShardOptions& shard, const CompileOptions& options) {
-  CompiledRanks out = TEGULA_TRY(compile_some(module, step, shard, options, shard.mesh.n_ranks()));
+                                    const ShardOptions& shard, const CompileOptions& options,
+                                    RankRange own) {
+  CompiledRanks out = TEGULA_TRY(compile_some(module, step, shard, options, own));
   TEGULA_TRY(check_collectives(out));
   return out;
 }
@@ -213,7 +217,7 @@ Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncI
 Result<std::shared_ptr<const Plan>> compile_first_rank(const std::shared_ptr<Module>& module,
                                                        FuncId step, const ShardOptions& shard,
                                                        const CompileOptions& options) {
-  return TEGULA_TRY(compile_some(module, step, shard, options, 1)).plans[0];
+  return TEGULA_TRY(compile_some(module, step, shard, options, {0, 1})).plans[0];
 }
 
 }  // namespace tegula

@@ -45,23 +45,34 @@ Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, F
                                         const SplitOptions& split, const Schedule& schedule,
                                         const CompileOptions& options);
 
-// A step of one rank -> the plans of all ranks of a mesh.
+// Ranks in a row: a process's.
+struct RankRange {
+  int64_t first = 0, n = -1;  // -1: all from the first one on
+};
+
+// A step of one rank -> the plans of ranks of a mesh.
 struct CompiledRanks {
   Mesh mesh;
   ShardedStep sharded;
   std::vector<Sharding> params;                    // of the plans' parameters
-  std::vector<std::shared_ptr<const Plan>> plans;  // of each rank; functions that hash alike
+  int64_t first_rank = 0;                          // of those that were asked for
+  std::vector<std::shared_ptr<const Plan>> plans;  // of each; functions that hash alike
                                                    // (ir/hash.h) share one
-  std::vector<FuncId> functions;                   // of each rank; rewritten where it was planned
-  std::vector<PassReport> reports;                 // of rank 0's
+  std::vector<FuncId> functions;                   // of each; rewritten where it was planned
+  std::vector<PassReport> reports;                 // of the first one's
   std::vector<std::string> notes;                  // for people
   double passes_ms = 0, plan_ms = 0;
+  const std::shared_ptr<const Plan>& plan_of(int64_t rank) const {
+    return plans[static_cast<size_t>(rank - first_rank)];
+  }
 };
 // The passes up to the cut see the whole step, the others each rank's part. The step stays in the
 // module, with the sharding of every value. Errors: shard's and partition's; ranks whose
-// collectives differ, which would wait for one another for ever.
+// collectives differ, which would wait for one another for ever (of some ranks' alone that is not
+// looked at: RankGroup::agree).
 Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
-                                    const ShardOptions& shard, const CompileOptions& options);
+                                    const ShardOptions& shard, const CompileOptions& options,
+                                    RankRange own = {});
 // The plan of rank 0 alone, plans[0] of compile_ranks, where nothing is run: whether the other
 // ranks' collectives agree is not looked at.
 Result<std::shared_ptr<const Plan>> compile_first_rank(const std::shared_ptr<Module>& module,

@@ -2,10 +2,14 @@
 // batch.
 #pragma once
 
+#include <cstring>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "tegula/base/memory.h"
 #include "tegula/runtime/memory_watch.h"
+#include "tegula/runtime/rank_group.h"
 #include "tegula/runtime/session.h"
 
 namespace tegula {
@@ -27,6 +31,19 @@ struct RankRun {
   std::unique_ptr<MemoryWatch> eval_watch;  // with --check
 };
 using RankRuns = std::vector<std::unique_ptr<RankRun>>;  // of this process
+
+// Of each rank a T: those of this process's are filled, and others' are fetched.
+template <class T>
+Status exchange(RankGroup& group, std::vector<T>& of_ranks) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto n = static_cast<size_t>(group.n_own());
+  const T* own = of_ranks.data() + group.first_rank();
+  const auto all = TEGULA_TRY(group.segment().exchange(
+      std::string_view(reinterpret_cast<const char*>(own), n * sizeof(T))));
+  for (size_t p = 0; p < all.size(); ++p)
+    std::memcpy(static_cast<void*>(of_ranks.data() + p * n), all[p].data(), n * sizeof(T));
+  return {};
+}
 
 std::vector<Store*> stores_of(const RankRuns& ranks);
 

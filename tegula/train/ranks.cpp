@@ -220,21 +220,36 @@ TrainConfig alone_in_dp(TrainConfig config) {
   return config;
 }
 
-// The plans of one of dp's ranks, for all of them. Their sums pend over dp.
-CompiledRanks for_all_of_dp(const TrainConfig& config, CompiledRanks one) {
-  const auto dp = static_cast<size_t>(config.mesh.find("dp"));
-  const auto plans = std::move(one.plans);
-  const std::vector<FuncId> functions = std::move(one.functions);
-  const Mesh mesh = std::exchange(one.mesh, config.mesh);
-  one.plans.clear(), one.functions.clear();
-  for (int64_t r = 0; r < config.mesh.n_ranks(); ++r) {
-    const std::vector<int64_t> at = config.mesh.at(r);
-    size_t i = 0;
-    for (size_t a = 0; a < at.size(); ++a)
-      i = i * static_cast<size_t>(mesh.axes[a].size) + (a == dp ? 0 : static_cast<size_t>(at[a]));
-    one.plans.push_back(plans[i]);
-    if (!functions.empty()) one.functions.push_back(functions[i]);
+// The rank that stands where `rank` does, of a mesh without dp.
+int64_t rank_without_dp(const TrainConfig& config, int64_t rank) {
+  const std::vector<int64_t> at = config.mesh.at(rank);
+  int64_t i = 0;
+  for (size_t a = 0; a < at.size(); ++a)
+    if (config.mesh.axes[a].name != "dp") i = i * config.mesh.axes[a].size + at[a];
+  return i;
+}
+
+// What ranks compile each for itself in dp. Their sums pend over dp.
+Result<CompiledRanks> compile_apart(const TrainConfig& config, const StepFunctions& functions,
+                                    FuncId function, const Target& target, RankRange own) {
+  if (own.n < 0) own.n = config.mesh.n_ranks() - own.first;
+  int64_t first = config.mesh.n_ranks(), last = 0;
+  for (int64_t r = own.first; r < own.first + own.n; ++r) {
+    first = std::min(first, rank_without_dp(config, r));
+    last = std::max(last, rank_without_dp(config, r));
   }
+  CompiledRanks one = TEGULA_TRY(compile_for_ranks(alone_in_dp(config), functions, function, target,
+                                                   {first, last - first + 1}));
+  const auto plans = std::move(one.plans);
+  const std::vector<FuncId> made = std::move(one.functions);
+  one.plans.clear(), one.functions.clear();
+  one.mesh = config.mesh, one.first_rank = own.first;
+  for (int64_t r = own.first; r < own.first + own.n; ++r) {
+    const auto i = static_cast<size_t>(rank_without_dp(config, r) - first);
+    one.plans.push_back(plans[i]);
+    if (!made.empty()) one.functions.push_back(made[i]);
+  }
+  const auto dp = static_cast<size_t>(config.mesh.find("dp"));
   for (size_t p = 0; p < one.params.size(); ++p)
     one.params[p][dp] = is_sum_of_gradients(one.plans[0]->params[p].name) ? AxisSharding::pending()
                                                                           : AxisSharding{};
@@ -258,16 +273,15 @@ Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config
 }
 
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
-                                        FuncId function, const Target& target) {
+                                        FuncId function, const Target& target, RankRange own) {
   if (is_apart(config, functions, function))
-    return for_all_of_dp(
-        config, TEGULA_TRY(compile_for_ranks(alone_in_dp(config), functions, function, target)));
+    return compile_apart(config, functions, function, target, own);
   const CompileOptions options = compile_options(config, target);
   const Function& f = (*functions.module)[function];
   TEGULA_TRY(check_loops(config, f));
   ShardOptions o = TEGULA_TRY(shard_options(config, f, options));
   if (config.mesh.n_ranks() > 1) {
-    CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options));
+    CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options, own));
     for (std::string& line : TEGULA_TRY(left_whole(config))) ranks.notes.push_back(std::move(line));
     add_note_on_blocks(config, functions, function, ranks);
     if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")
@@ -319,17 +333,16 @@ ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole, int6
   return one > 0 ? ProductShares{all / one, (all - alike) / one} : ProductShares{};
 }
 
-std::vector<const Plan*> plans_of_rank(std::span<const CompiledRanks> parts, size_t rank) {
+std::vector<const Plan*> plans_of_rank(std::span<const CompiledRanks> parts, int64_t rank) {
   std::vector<const Plan*> plans;
-  for (const CompiledRanks& part : parts) plans.push_back(part.plans[rank].get());
+  for (const CompiledRanks& part : parts) plans.push_back(part.plan_of(rank).get());
   return plans;
 }
 
 Status agree_on_collectives(RankGroup& group, std::span<const CompiledRanks> plans) {
   return group.run([&](int64_t rank) {
     uint64_t h = plans.size();
-    for (const CompiledRanks& c : plans)
-      h = mix(h, collectives_hash(*c.plans[static_cast<size_t>(rank)]));
+    for (const CompiledRanks& c : plans) h = mix(h, collectives_hash(*c.plan_of(rank)));
     return group.agree(rank, "collectives", h);
   });
 }

@@ -32,16 +32,16 @@ Mesh in_training_order(Mesh mesh);
 // model that an axis does not divide, with both numbers.
 Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Function& step);
 
-// The plans of all ranks of config.mesh, of one of the step's functions.
+// The plans of ranks of config.mesh, of one of the step's functions.
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
-                                        FuncId function, const Target& target);
+                                        FuncId function, const Target& target, RankRange own = {});
 // Rank 0's alone, where nothing is run.
 Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config,
                                                        const StepFunctions& functions,
                                                        FuncId function, const Target& target);
 
 // A rank's plans, of parts of a step.
-std::vector<const Plan*> plans_of_rank(std::span<const CompiledRanks> parts, size_t rank);
+std::vector<const Plan*> plans_of_rank(std::span<const CompiledRanks> parts, int64_t rank);
 
 // Before the first step: do all ranks execute the same collectives in these plans? Each compares a
 // hash of its own with the others' (RankGroup::agree), as ranks that share no memory would.

@@ -339,15 +339,15 @@ Status Trainer::watched_step(StepReport& report, int64_t done) {
 int64_t Trainer::sent_bytes_a_step(int64_t rank) const {
   const auto of = [&](size_t which) {
     const CompiledRanks& c = plans_[which];
-    return c.plans[static_cast<size_t>(rank)]->sent_bytes(c.mesh, c.mesh.at(rank));
+    return c.plan_of(rank)->sent_bytes(c.mesh, c.mesh.at(rank));
   };
   return micro_groups(config_).n * of(kStep) + (config_.accumulate > 1 ? of(kUpdate) : 0);
 }
 
-std::vector<const Plan*> Trainer::plans_of_step(size_t rank) const {
+std::vector<const Plan*> Trainer::plans_of_step(int64_t rank) const {
   std::vector<const Plan*> plans;
   for (size_t i = 0; i < plans_.size(); ++i)
-    if (i != kEval) plans.push_back(plans_[i].plans[rank].get());
+    if (i != kEval) plans.push_back(plans_[i].plan_of(rank).get());
   return plans;
 }
 
@@ -379,13 +379,7 @@ void Trainer::measure_memory(TrainSummary& sum) const {
 
 // Every process's ranks, and what they make together.
 Status Trainer::exchange_counts(TrainSummary& sum) {
-  const auto n = static_cast<size_t>(group_.n_own());
-  static_assert(std::is_trivially_copyable_v<RankSummary>);
-  const std::string own(reinterpret_cast<const char*>(sum.ranks.data() + group_.first_rank()),
-                        n * sizeof(RankSummary));
-  const auto all = TEGULA_TRY(group_.segment().exchange(own));
-  for (size_t p = 0; p < all.size(); ++p)
-    std::memcpy(static_cast<void*>(sum.ranks.data() + p * n), all[p].data(), all[p].size());
+  TEGULA_TRY(exchange(group_, sum.ranks));
   for (const RankSummary& r : sum.ranks) {
     sum.flops_per_step_counted += r.flops_counted;
     sum.flops_per_step_executed += r.flops_executed;
@@ -495,7 +489,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   sum.bytes_per_step_planned = cost_.bytes;
   sum.lower_bound_bytes = cost_.lower_bound_bytes + cost_.state_bytes;
   sum.peak_bytes_planned = cost_.peak_bytes();
-  for (size_t r = 0; r < sum.ranks.size(); ++r) {
+  for (size_t r = first_rank; r < first_rank + n_own; ++r) {
     sum.ranks[r].flops_planned = rank_costs_[r].flops;
     sum.ranks[r].sent_bytes_planned = sent_bytes_a_step(static_cast<int64_t>(r));
   }

@@ -124,7 +124,7 @@ class Trainer {
 
   const TrainConfig& config() const { return config_; }
   // A step's plan, or a micro step's where gradients are accumulated; cost() is of the whole step.
-  // Rank 0's.
+  // This process's first rank's.
   const Plan& plan() const { return *plans_[0].plans[0]; }
   const StepCost& cost() const { return cost_; }
   int64_t recomputed_flops() const { return recomputed_flops_; }  // of cost()
@@ -157,12 +157,13 @@ class Trainer {
   // This process's run of a rank, and the plan of one.
   RankRun& run_of(int64_t rank) { return *ranks_[static_cast<size_t>(rank - group_.first_rank())]; }
   int64_t micro_batch(int64_t rank, int64_t i) const;
-  std::vector<const Plan*> plans_of_step(size_t rank) const;
+  std::vector<const Plan*> plans_of_step(int64_t rank) const;
   // One of a plan, or one for each slot that it runs on.
   int64_t n_sessions(size_t which) const;
   Result<std::string> lock_output();
   Status find_origin();
-  Status agree_on_run();
+  Status agree_on_run(const Target& target);
+  Status count_costs(const Target& target);
   Result<bool> is_stopped(const std::atomic<bool>& stop);
   Status save_shares();
   Status exchange_counts(TrainSummary& sum);
@@ -190,7 +191,7 @@ class Trainer {
   Error loss_not_finite(std::span<const int32_t> tokens, double loss);
   std::string what_is_kept() const;
   Error in_step(Error e) const;
-  Status make_watches(RankRun& run, size_t rank);
+  Status make_watches(RankRun& run, int64_t rank);
   // The session of every rank, all at once.
   Status run_all(size_t which, int64_t slot = 0);
   void give_batch(size_t which, int64_t rank);

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/saturating.h"
 #include "tegula/io/run_directory.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/rotary.h"
@@ -159,10 +160,12 @@ Status Trainer::compile_plans() {
       notes.push_back(cat("--device-memory: activations are recomputed to fit: ",
                           fit.memory.total_bytes(), " bytes of ", config_.device_memory_bytes));
   }
+  TEGULA_TRY(agree_on_run(target));
   functions_ = TEGULA_TRY(build_step_functions(config_));
   order_ = dealt_order(config_);
   const auto add = [&](FuncId f) -> Status {
-    plans_.push_back(TEGULA_TRY(compile_for_ranks(config_, functions_, f, target)));
+    plans_.push_back(TEGULA_TRY(
+        compile_for_ranks(config_, functions_, f, target, {group_.first_rank(), group_.n_own()})));
     return {};
   };
   for (const StepPart& part : parts_of_step(config_, functions_)) {
@@ -171,10 +174,7 @@ Status Trainer::compile_plans() {
     compile_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
     TEGULA_TRY(add(functions_.eval_loss));
   }
-  for (size_t r = 0; r < plans_[kStep].plans.size(); ++r)
-    rank_costs_.push_back(TEGULA_TRY(step_cost(config_, plans_of_step(r))));
-  cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
-  recomputed_flops_ = TEGULA_TRY(tegula::recomputed_flops(config_, target, cost_.flops));
+  TEGULA_TRY(count_costs(target));
   if (device) {
     std::vector<const Plan*> all;
     for (size_t i = 0; i < plans_.size(); ++i)
@@ -188,23 +188,41 @@ Status Trainer::compile_plans() {
   return {};
 }
 
+// Each process prices its own ranks' plans.
+Status Trainer::count_costs(const Target& target) {
+  rank_costs_.resize(static_cast<size_t>(n_ranks()));
+  std::vector<int64_t> recomputed(rank_costs_.size());
+  const RankRange own{group_.first_rank(), group_.n_own()};
+  int64_t flops = 0;
+  for (int64_t r = own.first; r < own.first + own.n; ++r) {
+    StepCost& cost = rank_costs_[static_cast<size_t>(r)];
+    cost = TEGULA_TRY(step_cost(config_, plans_of_step(r)));
+    flops = saturating_add(flops, cost.flops);
+  }
+  recomputed[static_cast<size_t>(own.first)] =
+      TEGULA_TRY(tegula::recomputed_flops(config_, target, flops, own));
+  TEGULA_TRY(exchange(group_, rank_costs_));
+  TEGULA_TRY(exchange(group_, recomputed));
+  cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
+  for (const int64_t n : recomputed) recomputed_flops_ += n;
+  return {};
+}
+
 Status Trainer::allocate() {
-  TEGULA_TRY(agree_on_run());
   for (int64_t rank = group_.first_rank(); rank < group_.first_rank() + group_.n_own(); ++rank) {
     RankRun& run = run_of(rank);
-    const auto r = static_cast<size_t>(rank);
     int64_t bytes = 0;
-    for (const CompiledRanks& c : plans_) bytes = std::max(bytes, c.plans[r]->arena_bytes);
+    for (const CompiledRanks& c : plans_) bytes = std::max(bytes, c.plan_of(rank)->arena_bytes);
     Device* device = run.rank.device;
     const int64_t spare = config_.check || device ? kSpareBytes : 0;
     run.arena = TEGULA_TRY(device ? Region::on(device, run.rank.memory, bytes + spare)
                                   : Region::between_guards(run.rank.memory, bytes + spare));
-    if (!device) TEGULA_TRY(make_watches(run, r));
+    if (!device) TEGULA_TRY(make_watches(run, rank));
     for (size_t i = 0; i < plans_.size(); ++i) {
       auto& sessions = run.sessions.emplace_back();
       for (int64_t slot = 0; slot < n_sessions(i); ++slot)
         sessions.push_back(
-            std::make_unique<Session>(plans_[i].plans[r], run.rank, run.arena.data()));
+            std::make_unique<Session>(plans_[i].plan_of(rank), run.rank, run.arena.data()));
     }
     if (memory_nodes() > 1 && !device) run.sessions[kStep][0]->touch_arena();
   }
@@ -212,9 +230,9 @@ Status Trainer::allocate() {
 }
 
 // Processes that are not alike would train something, or wait for one another for ever.
-Status Trainer::agree_on_run() {
+Status Trainer::agree_on_run(const Target& target) {
   if (group_.segment().n_processes() == 1) return {};
-  const auto facts = run_facts(config_, hashes_, plan().target);
+  const auto facts = run_facts(config_, hashes_, target);
   std::string mine;
   for (const auto& [what, is] : facts) mine += cat(what, '\t', is, '\n');
   const auto all = TEGULA_TRY(group_.segment().exchange(mine));
@@ -223,11 +241,11 @@ Status Trainer::agree_on_run() {
   return {};
 }
 
-Status Trainer::make_watches(RankRun& run, size_t rank) {
+Status Trainer::make_watches(RankRun& run, int64_t rank) {
   const auto where =
       config_.check ? MemoryWatch::Workspaces::kApart : MemoryWatch::Workspaces::kInArena;
   run.watch = TEGULA_TRY(MemoryWatch::create(run.arena, plans_of_step(rank), where));
-  const Plan* eval[] = {plans_[kEval].plans[rank].get()};
+  const Plan* eval[] = {plans_[kEval].plan_of(rank).get()};
   if (config_.check) run.eval_watch = TEGULA_TRY(MemoryWatch::create(run.arena, eval, where));
   return {};
 }

@@ -17,6 +17,7 @@
 namespace tegula {
 
 struct TrainConfig;
+struct RankRange;
 struct Target;
 
 struct Utilisation {
@@ -33,9 +34,10 @@ struct Utilisation {
   }
 };
 
-// How many of a step's planned FLOPs are there only because memory is saved: `planned` less what
-// the step takes when nothing is computed again, which is planned for it. 0 where nothing was
-// asked for.
-Result<int64_t> recomputed_flops(const TrainConfig& config, const Target& target, int64_t planned);
+// How many of a step's planned FLOPs on these ranks are there only because memory is saved:
+// `planned` less what the step takes when nothing is computed again, which is planned for it. 0
+// where nothing was asked for.
+Result<int64_t> recomputed_flops(const TrainConfig& config, const Target& target, int64_t planned,
+                                 RankRange own);
 
 }  // namespace tegula

@@ -88,6 +88,31 @@ TEST(RankPlans, ZeroHoldsAndSendsWhatItsFormulasSay) {
     }
 }
 
+// A process plans its own ranks alone, and gives them the plans that it gives all.
+TEST(RankPlans, SomeRanksHaveThePlansTheyHaveAmongAll) {
+  for (const auto& [mesh, accumulate] :
+       {std::pair{"dp=2,tp=2", 4}, {"dp=3,tp=2", 1}, {"dp=2,cp=2,tp=2", 2}, {"ep=2,dp=2", 1}}) {
+    TrainConfig c = tiny(std::string(mesh).find("ep") < 6 ? "moe" : "gpt2", "exact");
+    c.batch = 12, c.accumulate = accumulate, c.zero = 1;
+    c.mesh = in_training_order(*mesh_from_text(mesh));
+    const int64_t n = c.mesh.n_ranks();
+    const auto compiled = [&](size_t part, RankRange own) {
+      const StepFunctions f = *build_step_functions(c);
+      return *compile_for_ranks(c, f, parts_of_step(c, f)[part].function, Target::this_cpu(1), own);
+    };
+    for (size_t part = 0; part < (accumulate > 1 ? 2U : 1U); ++part) {
+      const CompiledRanks all = compiled(part, {});
+      ASSERT_EQ(static_cast<int64_t>(all.plans.size()), n);
+      for (const RankRange own : {RankRange{0, 1}, {n - 1, 1}, {1, 2}, {n / 2, n / 2}}) {
+        const CompiledRanks some = compiled(part, own);
+        ASSERT_EQ(static_cast<int64_t>(some.plans.size()), own.n);
+        for (int64_t r = own.first; r < own.first + own.n; ++r)
+          EXPECT_EQ(some.plan_of(r)->to_string(), all.plan_of(r)->to_string()) << mesh << " " << r;
+      }
+    }
+  }
+}
+
 // Gradients are joined in halves, in the background, while the backward part goes on; those too
 // small to be worth a meeting go together.
 TEST(RankPlans, GradientsAreJoinedBesideTheBackwardPart) {
