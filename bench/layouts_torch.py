@@ -28,69 +28,9 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import checkpoint
 
-# layers, width, heads, key heads, hidden width, vocabulary
-MODELS = {
-    "125m": (12, 768, 12, 12, 3072, 50304),
-    "350m": (24, 1024, 16, 16, 2816, 32000),
-    "760m": (24, 1536, 16, 16, 4096, 50304),
-    "1b": (22, 2048, 32, 4, 5632, 32000),
-    "1b-wide-vocabulary": (16, 2048, 32, 8, 8192, 128256),
-    "3b": (28, 3072, 24, 8, 8192, 128256),
-    "8b": (32, 4096, 32, 8, 14336, 128256),
-}
+from layouts import MODELS, ONE, SEVERAL
+
 BACKENDS = {"flash2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "naive": SDPBackend.MATH}
-
-
-def case(model, seqlen, batch, dtype="bf16", remat="none", attention="flash2", loss="whole", compiled=False,
-         parallel="none", library="torch"):
-    return {"model": model, "seqlen": seqlen, "batch": batch, "dtype": dtype, "remat": remat, "attention": attention,
-            "loss": loss, "compiled": compiled, "parallel": parallel, "library": library}
-
-
-# dtype: "bf16" holds weights, gradients and optimizer state so; "amp" holds them in f32 and multiplies in bf16.
-ONE = [
-    case("125m", 512, 32), case("125m", 1024, 32, "amp"), case("125m", 1024, 64), case("125m", 2048, 16, "amp", "full"),
-    case("125m", 4096, 8), case("125m", 8192, 4, "amp", "none", "cudnn"), case("125m", 16384, 2, "bf16", "full"),
-    case("125m", 32768, 1, "bf16", "none", "cudnn"), case("125m", 1024, 32, compiled=True),
-    case("125m", 1024, 16, "amp", attention="naive"),
-    case("350m", 512, 64), case("350m", 1024, 16, "amp"), case("350m", 2048, 16), case("350m", 2048, 16, "amp", "full"),
-    case("350m", 4096, 8, "bf16", "none", "cudnn"), case("350m", 8192, 4, "bf16", "full"),
-    case("350m", 16384, 2, "amp", "full", "cudnn"), case("350m", 32768, 1, "bf16", "full", "cudnn"),
-    case("350m", 2048, 16, "amp", compiled=True),
-    case("760m", 1024, 16), case("760m", 1024, 32, "amp", "full"), case("760m", 2048, 8, "amp"),
-    case("760m", 2048, 16, "bf16", "none", "cudnn"), case("760m", 4096, 8, "bf16", "full"), case("760m", 8192, 2, "amp"),
-    case("760m", 8192, 4, "bf16", "selective"), case("760m", 32768, 1, "bf16", "full", "cudnn"),
-    case("1b", 512, 32), case("1b", 1024, 16, "amp"), case("1b", 2048, 8), case("1b", 2048, 16, "bf16", "full"),
-    case("1b", 2048, 8, "amp", "full"), case("1b", 4096, 4, "bf16", "none", "cudnn"), case("1b", 4096, 8, "amp", "full"),
-    case("1b", 8192, 2, "bf16", "selective"), case("1b", 16384, 1, "bf16", "full", "cudnn"),
-    case("1b", 2048, 8, "bf16", compiled=True), case("1b", 32768, 2, "bf16", "none"),
-    case("1b-wide-vocabulary", 2048, 8), case("1b-wide-vocabulary", 2048, 8, loss="chunked"),
-    case("1b-wide-vocabulary", 8192, 2, "amp", "full"), case("1b-wide-vocabulary", 4096, 8, "bf16", "full", loss="chunked"),
-    case("3b", 1024, 8), case("3b", 2048, 4, "amp", "full"), case("3b", 2048, 4, "bf16", "none", "cudnn"),
-    case("3b", 4096, 4, "bf16", "full", loss="chunked"), case("3b", 8192, 1, "bf16", "selective"),
-    case("3b", 8192, 4, "amp", "none"), case("3b", 16384, 1, "bf16", "full", "cudnn", "chunked"),
-    case("8b", 512, 8), case("8b", 2048, 2, "bf16", "full"), case("8b", 4096, 1, "bf16", "none", "cudnn", "chunked"),
-    case("8b", 4096, 2, "bf16", "full", "cudnn"), case("8b", 8192, 1, "bf16", "full", loss="chunked"),
-    case("8b", 2048, 1, "amp", "full"),
-    case("1b", 2048, 4, "bf16", library="transformers"), case("1b", 4096, 4, "bf16", "full", library="transformers"),
-    case("125m", 1024, 16, "amp", library="transformers"), case("3b", 2048, 2, "bf16", "full", library="transformers"),
-]
-# ddp: whole copies. fsdp3 gathers weights before each layer's forward and backward; fsdp2 keeps them in between.
-SEVERAL = [
-    case("125m", 1024, 32, "amp", parallel="ddp"), case("125m", 1024, 32, "bf16", parallel="fsdp3"),
-    case("350m", 2048, 8, "amp", parallel="ddp"), case("350m", 2048, 8, "amp", parallel="fsdp3"),
-    case("760m", 2048, 8, "bf16", parallel="ddp"), case("760m", 2048, 8, "amp", "full", parallel="fsdp2"),
-    case("1b", 2048, 8, "amp", parallel="ddp"), case("1b", 2048, 8, "amp", parallel="fsdp2"),
-    case("1b", 2048, 8, "amp", parallel="fsdp3"), case("1b", 4096, 4, "bf16", "full", "cudnn", parallel="fsdp3"),
-    case("1b", 1024, 2, "amp", parallel="fsdp3"), case("1b-wide-vocabulary", 4096, 4, "amp", "full", parallel="fsdp3"),
-    case("3b", 2048, 2, "amp", "full", parallel="ddp"), case("3b", 2048, 4, "amp", "full", parallel="fsdp3"),
-    case("3b", 4096, 2, "bf16", "none", "cudnn", "chunked", parallel="fsdp2"), case("3b", 8192, 1, "amp", "full", parallel="fsdp3"),
-    case("8b", 2048, 1, "amp", "full", parallel="fsdp3"), case("8b", 4096, 2, "amp", "full", "cudnn", "chunked", parallel="fsdp3"),
-    case("8b", 8192, 1, "amp", "full", "cudnn", "chunked", parallel="fsdp3"), case("8b", 4096, 1, "bf16", "none", parallel="fsdp2"),
-    case("8b", 2048, 4, "bf16", "full", parallel="fsdp3"),
-    case("8b", 8192, 2, "amp", "none", parallel="fsdp3"),  # the last one: a rank without memory ends the run
-]
-
 
 class Layer(nn.Module):
     def __init__(self, width, heads, kv, hidden, keeps_products):

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What the planner says of training steps that were executed on H200 (bench/results/layouts), beside what they took.
+
+Nothing is fitted to a step: constants come from single kernels and messages. Rows are in two halves; `unseen` is read
+when a change is done.
+
+    bench/planner_layouts.py [--half seen|unseen] [--rows]   errors by set; with --rows a line each
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import layouts
+
+FOLDER = pathlib.Path(__file__).parent / "results/layouts"
+
+
+def fix_of(row):
+    parallel, gpus = row["parallel"], row["gpus"]
+    zero = {"none": 0, "ddp": 0, "fsdp2": 2, "fsdp3": 3}[parallel]
+    attention = "naive" if row["attention"] == "naive" else "flash"
+    return f"dp={gpus},tp=1,pp=1,cp=1,zero={zero},microbatch={row['batch']},remat={row['remat']},attention={attention}"
+
+
+def planned(tegula, folder, row, flags):
+    layers, width, heads, kv, hidden, vocabulary = layouts.MODELS[row["model"]]
+    config = pathlib.Path(folder) / row["model"] / "config.json"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text(json.dumps({
+        "model_type": "llama", "hidden_size": width, "intermediate_size": hidden, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": kv, "vocab_size": vocabulary,
+        "max_position_embeddings": 131072, "tie_word_embeddings": False}))
+    tokens = row["seqlen"] * row["batch"] * row["gpus"]
+    done = subprocess.run([tegula, "plan", str(config), "--gpus", f"{row['gpus']}xH200", "--seqlen", str(row["seqlen"]),
+                           "--batch-tokens", str(tokens), "--fix", fix_of(row), "--dtype", "bf16", "--json", *flags(row)],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        return None, done.stderr.strip()
+    return json.loads(done.stdout)["layouts"][0], ""
+
+
+def errors(pairs):
+    """median, 95th percentile of |error|, mean signed, in percent"""
+    signed = [100 * (p / m - 1) for p, m in pairs]
+    size = sorted(map(abs, signed))
+    return statistics.median(size), size[min(len(size) - 1, math.ceil(.95 * len(size)) - 1)], statistics.mean(signed)
+
+
+def flags_of(row):
+    return ["--optimizer", "adam" if row["dtype"] == "amp" else "adam-pure"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tegula", default="build/release/tegula")
+    parser.add_argument("--half", default="seen", choices=("seen", "unseen"))
+    parser.add_argument("--rows", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("layouts_h200_torch", "layouts_h200x4_torch"):
+            times, bytes_, inside, widths = [], [], 0, []
+            for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]:
+                if row["half"] != args.half:
+                    continue
+                plan, why = planned(args.tegula, folder, row, flags_of)
+                what = " ".join(str(row[k]) for k in ("model", "seqlen", "batch", "dtype", "remat", "attention", "loss",
+                                                      "parallel", "library")) + (" compiled" if row["compiled"] else "")
+                if plan is None or "seconds" not in row:
+                    print(f"{what}: ran out: {'seconds' not in row}; planned: {why[:200] or plan['peak_bytes'] / 1e9}")
+                    continue
+                low, high = plan["interval_s"]
+                times.append((plan["step_s"], row["seconds"]))
+                bytes_.append((plan["peak_bytes"], row["allocated"]))
+                inside += low <= row["seconds"] <= high
+                widths.append(high / low)
+                if args.rows:
+                    print(f"{what}: {plan['step_s'] * 1e3:.1f} ms for {row['seconds'] * 1e3:.1f} "
+                          f"({100 * (plan['step_s'] / row['seconds'] - 1):+.0f} %), {plan['peak_bytes'] / 1e9:.1f} GB for "
+                          f"{row['allocated'] / 1e9:.1f} ({100 * (plan['peak_bytes'] / row['allocated'] - 1):+.0f} %)")
+            for what, pairs in (("seconds", times), ("bytes", bytes_)):
+                median, most, mean = errors(pairs)
+                print(f"{name} {args.half} {what}: {len(pairs)} rows, median {median:.1f} %, 95th {most:.1f} %, mean {mean:+.1f} %")
+            print(f"  inside the interval {inside} of {len(times)}, high over low {statistics.median(widths):.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
