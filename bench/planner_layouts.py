@@ -24,8 +24,8 @@ FOLDER = pathlib.Path(__file__).parent / "results/layouts"
 def fix_of(row):
     parallel, gpus = row["parallel"], row["gpus"]
     zero = {"none": 0, "ddp": 0, "fsdp2": 2, "fsdp3": 3}[parallel]
-    attention = "naive" if row["attention"] == "naive" else "flash"
-    return f"dp={gpus},tp=1,pp=1,cp=1,zero={zero},microbatch={row['batch']},remat={row['remat']},attention={attention}"
+    return (f"dp={gpus},tp=1,pp=1,cp=1,zero={zero},microbatch={row['batch']},remat={row['remat']},"
+            f"attention={row['attention']},loss={row['loss']}")
 
 
 def planned(tegula, folder, row, flags):
@@ -52,8 +52,15 @@ def errors(pairs):
     return statistics.median(size), size[min(len(size) - 1, math.ceil(.95 * len(size)) - 1)], statistics.mean(signed)
 
 
+def framework_of(row):
+    if row["parallel"].startswith("fsdp"):
+        return "torchtitan" if row["compiled"] else "fsdp"
+    return "transformers" if row["library"] == "transformers" else "torch-compile" if row["compiled"] else "torch"
+
+
 def flags_of(row):
-    return ["--optimizer", "adam" if row["dtype"] == "amp" else "adam-pure"]
+    is_pure = row["dtype"] == "bf16"
+    return ["--framework", framework_of(row), "--optimizer", "adam-pure" if is_pure else "adam"]
 
 
 def main():
@@ -66,7 +73,8 @@ def main():
         for name in ("layouts_h200_torch", "layouts_h200x4_torch"):
             times, bytes_, inside, widths = [], [], 0, []
             for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]:
-                if row["half"] != args.half:
+                # Its selective recomputation does whole feed-forward layers again: no convention that the planner has.
+                if row["half"] != args.half or row["remat"] == "selective":
                     continue
                 plan, why = planned(args.tegula, folder, row, flags_of)
                 what = " ".join(str(row[k]) for k in ("model", "seqlen", "batch", "dtype", "remat", "attention", "loss",

@@ -162,6 +162,12 @@ void add_plan_model(const Command& app, int& exit_code) {
          {"built", "mixed"});
   one_of(cmd.add_option("--optimizer", q.optimizer, "Whose state is held"),
          {"adam", "adam-pure", "adam8bit", "galore", "sgd"});
+  one_of(cmd.add_option(
+             "--framework", q.framework,
+             "Whose conventions: dtypes of gradients, logits, what is fused and what hides; "
+             "default: mixed precision by the book, or tegula's own graph (--keeps)"),
+         {"tegula", "torch", "torch-compile", "transformers", "fsdp", "torchtitan", "megatron",
+          "deepspeed"});
   real(cmd.add_option("--tokens-total", q.tokens_total,
                       "Also what a run over so many tokens costs: 15.6e12")
            .type_name("N"),
@@ -228,13 +234,15 @@ void add_plan_model(const Command& app, int& exit_code) {
       .excludes(serve);
   for (const char* of_serving : {"--prompt", "--output", "--batch"})
     cmd.flag(of_serving).needs(serve);
-  for (const char* of_training : {"--batch-tokens", "--keeps", "--optimizer", "--guide", "--gantt",
-                                  "--html", "--baselines", "--tokens-total", "--explain"})
+  for (const char* of_training :
+       {"--batch-tokens", "--keeps", "--optimizer", "--framework", "--guide", "--gantt", "--html",
+        "--baselines", "--tokens-total", "--explain"})
     serve.excludes(cmd.flag(of_training));
   cmd.callback([cmd, &exit_code] {
     // For a model without devices these change nothing.
     const bool has_devices = !o.question.gpus.empty() || !o.question.compare.empty();
-    for (const char* of_devices : {"--fix", "--optimizer", "--keeps", "--batch-tokens"})
+    for (const char* of_devices :
+         {"--fix", "--optimizer", "--framework", "--keeps", "--batch-tokens"})
       if (!has_devices && cmd.flag(of_devices).is_given() && !o.question.fix.starts_with("dtype="))
         usage_error(cat(of_devices, " is of a plan for devices: give --gpus, too"));
     if (cmd.flag("--threads").is_given() && o.question.gpus.find("this-cpu") == std::string::npos)

@@ -32,7 +32,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/passes": 8_550,
     "tegula/passes/superopt": 1_250,
     "tegula/plan": 5_700,
-    "tegula/planner": 8_450,
+    "tegula/planner": 8_750,  # frameworks' conventions; falls when cost/ is the one price
     "tegula/models": 6_150,
     "tegula/io": 3_600,
     "tegula/text": 8_600,

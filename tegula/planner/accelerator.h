@@ -23,6 +23,8 @@ double bytes_of(Number n);
 // "bf16", "fp8", "f32", … Error: lists them.
 Result<Number> parse_number(std::string_view name);
 
+enum class AttentionKernel : uint8_t;  // sustained.h
+
 struct Link {
   double bytes_per_s = 0;  // one way, of one device
   double seconds = 0;      // latency of one message
@@ -43,6 +45,13 @@ struct Accelerator {
   double host_bytes_per_s = 0;  // one way, to the memory of the host; 0: not known
   double launch_s = 0;          // least time of an op
   double dollars_per_hour = 0;  // rent of one device; 0: not known
+  // What its kernels sustain (sustained.h): the share of the peak that large products reach at the
+  // full clock, the k at which they reach half of it, and what products alone leave of the clock.
+  struct Sustained {
+    double product = 0.75, k_half = 0, clock = 1;
+  } sustained;
+  enum class Generation : uint8_t { kUnknown, kAmpere, kHopper } generation = Generation::kUnknown;
+  AttentionKernel attention = {};  // which one is usual
   // Measured on a machine; else empty and 0, and efficiency.h's are taken. The share of the peak
   // products of so many rows reach, ascending; which of the bandwidth all ops.
   struct RowShare {

@@ -2,7 +2,7 @@
 // kernels have a Target of the name, bf16, f32, memory bandwidth and multiprocessors come from it.
 #include <vector>
 
-#include "tegula/planner/accelerator.h"
+#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 
@@ -53,6 +53,33 @@ void take(const Target& t, Accelerator& a) {
   a.flops_per_s[static_cast<int>(Number::kF32)] = t.f32_flops_per_s;
   a.memory_bytes_per_s = t.bytes_per_s;
   a.multiprocessors = t.multiprocessors;
+}
+
+// What large products reach at the full clock, the k of half of it, the clock that products leave.
+Accelerator sustains(Accelerator a, Accelerator::Generation generation, AttentionKernel attention,
+                     Accelerator::Sustained shares) {
+  a.generation = generation, a.attention = attention, a.sustained = shares;
+  return a;
+}
+
+// By the name of the first preset that a name begins with. H200: measured (sustained.h). A100: 257
+// of 312 TFLOP/s on random data [He 2024, "Strangely, matrix multiplications on GPUs run faster
+// when given predictable data"], and some less under power for long. H100: an H200's chip under the
+// same limit; the PCIe card has half of it. B200: some 1.55 of 2.25 PFLOP/s. The others: not known.
+void add_sustained(Accelerator& a) {
+  using Generation = Accelerator::Generation;
+  const auto is = [&](std::string_view name) { return a.name.starts_with(name); };
+  const auto cudnn = AttentionKernel::kCudnn;
+  if (is("a100-pcie"))
+    a = sustains(a, Generation::kAmpere, AttentionKernel::kFlash2, {.82, 100, .8});
+  else if (is("a100"))
+    a = sustains(a, Generation::kAmpere, AttentionKernel::kFlash2, {.82, 100, .92});
+  else if (is("h100-pcie"))
+    a = sustains(a, Generation::kHopper, cudnn, {.845, 150, .6});
+  else if (is("h100") || is("h200"))
+    a = sustains(a, Generation::kHopper, cudnn, {.845, 150, .75});
+  else if (is("b200"))
+    a = sustains(a, Generation::kHopper, cudnn, {.845, 150, .8});
 }
 
 // Prices are list prices on demand of one large cloud or another, 2024: they are for comparing, and
@@ -122,6 +149,7 @@ std::vector<Accelerator> make_presets() {
   for (Accelerator& a : all)
     for (const Target& t : target_presets())
       if (t.name == a.name) take(t, a);
+  for (Accelerator& a : all) add_sustained(a);
   return all;
 }
 

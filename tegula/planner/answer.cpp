@@ -16,10 +16,17 @@ Status set_job(const Question& q, Answer& a) {
   job.dtype = TEGULA_TRY(parse_number(q.dtype));
   if (a.pins.dtype) job.dtype = *a.pins.dtype;
   if (a.pins.flash) job.flash = *a.pins.flash;
+  if (a.pins.kernel) job.kernel = *a.pins.kernel;
+  job.loss = a.pins.loss;
   const ModelSpec& model = a.preset.model;
-  const bool can_be = !model.family.empty() && job.flash && !model.has_dropout;
+  job.framework = TEGULA_TRY(find_framework(q.framework));
+  const bool is_own = !job.framework || job.framework->name == "tegula";
+  const bool can_be = is_own && !model.family.empty() && job.flash && !model.has_dropout;
   job.is_built = q.built || (q.prefers_built && can_be);
   job.optimizer = TEGULA_TRY(parse_optimizer(q.optimizer));
+  if (q.built && !is_own)
+    return invalid_argument(cat("--keeps built: --framework ", q.framework,
+                                " keeps what it keeps; built is tegula's own graph"));
   if (job.is_built && (a.preset.model.family.empty() || !job.flash))
     return invalid_argument(cat("--keeps built: ", a.preset.model.name,
                                 " is not built here, or not with naive attention"));
@@ -135,7 +142,7 @@ Status price(const Question& q, Answer& a) {
   if (q.serve) {
     const Pins& p = a.pins;
     if (p.dp || p.tp || p.pp || p.cp || p.ep || p.interleave || p.slices || p.microbatch ||
-        p.zero || p.sp || p.flash || p.context || p.turns || p.remat)
+        p.zero || p.sp || p.flash || p.loss || p.context || p.turns || p.remat)
       return invalid_argument(cat("--fix ", q.fix, ": with --serve only dtype can be fixed"));
     a.serve = TEGULA_TRY(plan_serving(a.preset.model, a.params, *a.cluster, a.serve_job));
     return {};
@@ -190,8 +197,9 @@ std::string why_nothing_fits(const Answer& a) {
              a.found.n_layouts, " layouts the smallest (", to_string(p.layout), ") needs ",
              gb(p.peak_bytes()), " a device = weights ", gb(m.weights), " + gradients ",
              gb(m.gradients), " + optimizer ", gb(m.optimizer), " + activations ",
-             gb(m.activations), " + temporaries ", gb(m.temporaries), ", and ", gb(usable_bytes(c)),
-             " of ", gb(c.device.memory_bytes), " are usable", nearest_that_fits(a));
+             gb(m.activations), " + temporaries ", gb(m.temporaries), copies_text(m), ", and ",
+             gb(usable_bytes(c)), " of ", gb(c.device.memory_bytes), " are usable",
+             nearest_that_fits(a));
 }
 
 }  // namespace tegula::planner

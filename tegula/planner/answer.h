@@ -25,6 +25,7 @@ struct Question {
   bool built = false;                    // Job::is_built
   bool prefers_built = false;            // that where it can be, else by the book
   std::string optimizer = "adam";
+  std::string framework;                // find_framework; empty: none in particular
   bool serve = false;                   // serving, not training
   int64_t prompt = 1024, output = 256;  // of a request
   int64_t serve_batch = 0;              // ServeJob's

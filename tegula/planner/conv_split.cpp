@@ -2,6 +2,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/planner/efficiency.h"
+#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 
@@ -123,7 +124,8 @@ Result<ConvCost> price_conv(const ConvShape& c, const ConvSplit& s, const MeshLi
   const double row_bytes = e * n * ci * real(columns.share),
                column_bytes = e * n * ci * real(rows.share + rows.most);
   cost.halo_bytes = real(rows.most) * row_bytes + real(columns.most) * column_bytes;
-  const double rate = device.peak(e <= 2 ? Number::kBf16 : Number::kF32) * kExpected.matmul;
+  const double rate =
+      device.peak(e <= 2 ? Number::kBf16 : Number::kF32) * large_product_share(device);
   const double memory = (cost.x_bytes + cost.y_bytes + cost.filter_bytes) /
                         (device.memory_bytes_per_s * kExpected.memory);
   cost.forward_s = std::max(cost.flops / rate, memory) + device.launch_s;

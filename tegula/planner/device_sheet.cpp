@@ -37,6 +37,8 @@ constexpr Key kKeys[] = {
     {"host-gb-per-s", [](Accelerator& a, double v) { a.host_bytes_per_s = kGiga * v; }},
     {"devices-per-node",
      [](Accelerator& a, double v) { a.devices_per_node = static_cast<int64_t>(v); }},
+    {"sustained-product", [](Accelerator& a, double v) { a.sustained.product = v; }},
+    {"sustained-clock", [](Accelerator& a, double v) { a.sustained.clock = v; }},
     {"dollars-per-hour", [](Accelerator& a, double v) { a.dollars_per_hour = v; }}};
 
 }  // namespace
@@ -68,6 +70,9 @@ Result<Accelerator> make_accelerator(const DeviceSheet& sheet) {
     if (known->name == "devices-per-node" && (value != std::floor(value) || value > 1 << 20))
       return invalid_argument(
           cat("[", sheet.name, "] devices-per-node = ", value, " is no number of devices"));
+    if (known->name.starts_with("sustained") && value > 1)
+      return invalid_argument(
+          cat("[", sheet.name, "] ", known->name, " = ", value, " is a share: at most 1"));
     known->set(a, value);
   }
   return a;

@@ -68,8 +68,11 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
         "  activations  %.6g layers in flight (%lld micro-batches) · %.6g bytes a layer = %.6g\n",
         layers_in_flight(l, m, p.worst_stage, held.in_a_stage), static_cast<long long>(m),
         act.layer, p.memory.activations);
-  print(out, "  temporaries  %.6g, of a layer's gradients %.6g\n  sum          %.6g\n",
-        p.memory.temporaries, act.working, p.peak_bytes());
+  print(out, "  temporaries  %.6g, of a layer's gradients %.6g\n", p.memory.temporaries,
+        act.working);
+  if (const std::string more = copies_text(p.memory); !more.empty())
+    print(out, "              %s\n", more.c_str());
+  print(out, "  sum          %.6g\n", p.peak_bytes());
   RankShape shape = rank_shape(l, a.preset.model, a.job);
   out += "  saved by a layer for one micro-batch\n";
   for (const Saved& t : layer_work(a.preset.model, shape).saved)

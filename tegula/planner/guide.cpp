@@ -61,7 +61,7 @@ class Walk {
 std::string sum_of(const MemoryBytes& m) {
   return cat(gb(m.total()), " = weights ", gb(m.weights), " + gradients ", gb(m.gradients),
              " + optimizer ", gb(m.optimizer), " + activations ", gb(m.activations),
-             " + temporaries ", gb(m.temporaries));
+             " + temporaries ", gb(m.temporaries), copies_text(m));
 }
 
 std::optional<StepPrice> Walk::fits_plainly() {

@@ -2,6 +2,8 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/planner/built_saves.h"
+#include "tegula/planner/framework.h"
+#include "tegula/planner/torch_work.h"
 
 namespace tegula::planner {
 
@@ -21,6 +23,10 @@ class LayerBuilder {
     work_.forward.push_back(matmul_work(name, rows, n, k, bytes, count));
     work_.input_backward.push_back(matmul_work(name, rows, k, n, bytes, count));
     work_.weight_backward.push_back(matmul_work(name, k, n, rows, bytes, count));
+  }
+  // Forward's, in the backward part.
+  void product_again(std::string_view name, double rows, double n, double k) {
+    work_.input_backward.push_back(matmul_work(name, rows, n, k, s_.element_bytes));
   }
   // Bytes read and written, forward and backward.
   void rows(std::string_view name, double forward, double backward) {
@@ -75,6 +81,8 @@ void LayerBuilder::attention_core() {
   const double rel = m_.has_relative_positions ? 1.5 : 1;  // q·r beside q·k
   Work w;
   w.name = "attention", w.unit = Unit::kAttention;
+  w.k = d, w.head_dim = d, w.kernel = s_.kernel;
+  if (s_.flash) w.seqlen = s_.seqlen;
   w.flops = rel * 4 * t_ * keys * heads * d;
   w.bytes = e_ * t_ * (2 * heads * d + 2 * kv * s_.kv_copies);
   // Naive: scores written; mask and softmax (and dropout) read and write; read for the product.
@@ -201,11 +209,13 @@ RankShape rank_shape(const Layout& l, const ModelSpec& m, const Job& job) {
     s.kv_copies = std::max(1.0, real(l.cp) / std::max(1.0, real(m.n_kv_heads) / real(l.tp)));
   s.batch = real(l.microbatch) / real(l.slices), s.seqlen = real(job.seqlen);
   s.cp = real(l.cp), s.tp = real(l.tp), s.ep = real(l.ep);
-  s.sp = l.sp, s.flash = job.flash;
+  s.sp = l.sp, s.flash = job.flash, s.kernel = job.kernel;
   s.element_bytes = s.stream_bytes = std::max(2.0, bytes_of(job.dtype));
   s.is_built = job.is_built;
   if (job.is_built) s.stream_bytes = std::max(4.0, s.element_bytes);
   s.weight_bytes = bytes_of(job.dtype);
+  s.framework = job.framework, s.loss = loss_of(job);
+  if (is_autocast(job)) s.stream_bytes = 4;
   return s;
 }
 
@@ -228,6 +238,8 @@ LayerWork layer_work(const ModelSpec& m, const RankShape& s) {
   }
   LayerWork work = b.take();
   if (s.is_built && has_built_saves(m, s)) work.saved = built_saves(m, s);
+  if (s.framework && s.framework->keeps_like_torch && m.kind == ModelKind::kDecoder)
+    execute_like_torch(m, s, false, work);
   return work;
 }
 
@@ -253,8 +265,15 @@ LayerWork head_work(const ModelSpec& m, const RankShape& s) {
   }
   if (m.has_final_norm) b.norm("final norm");
   b.product("head", t, v, h);
-  b.rows("cross-entropy", s.element_bytes * t * v, 2 * s.element_bytes * t * v);
-  return b.take();
+  const Framework* f = s.framework;
+  if (s.loss == Loss::kChunked) b.product_again("head again", t, v, h);
+  if (s.loss != Loss::kFused && f)
+    b.rows("cross-entropy", f->loss_forward * t * v, f->loss_backward * t * v);
+  else
+    b.rows("cross-entropy", s.element_bytes * t * v, 2 * s.element_bytes * t * v);
+  LayerWork work = b.take();
+  if (f && f->keeps_like_torch && m.has_final_norm) execute_like_torch(m, s, true, work);
+  return work;
 }
 
 double saved_bytes(const LayerWork& work, Remat remat, bool flash) {

@@ -23,12 +23,15 @@ struct RankShape {
   double cp = 1, tp = 1, ep = 1;
   bool sp = false;
   bool flash = true;
+  AttentionKernel kernel = AttentionKernel::kDefault;
   double uneven = 1;     // causal flash attention of the rank that sees most, in averages
   double kv_copies = 1;  // of a key/value head, where cp turns more ranks than there are into heads
-  double element_bytes = 2;  // of activations
-  double stream_bytes = 2;   // of the residual stream, which goes from layer to layer
-  bool is_built = false;     // Job's
-  double weight_bytes = 2;   // as products read them
+  double element_bytes = 2;              // of activations
+  double stream_bytes = 2;               // of the residual stream, which goes from layer to layer
+  bool is_built = false;                 // Job's
+  const Framework* framework = nullptr;  // Job's
+  Loss loss = Loss::kFused;
+  double weight_bytes = 2;  // as products read them
 
   double tokens() const { return batch * seqlen / cp; }
   // By how much what lies outside of tensor-parallel regions is cut.

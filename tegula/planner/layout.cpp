@@ -47,7 +47,7 @@ constexpr SizeKey kSizeKeys[] = {{"dp", &Pins::dp},         {"tp", &Pins::tp},
                                  {"ep", &Pins::ep},         {"interleave", &Pins::interleave},
                                  {"slices", &Pins::slices}, {"microbatch", &Pins::microbatch}};
 constexpr std::string_view kOtherKeys[] = {"zero",  "sp",        "context", "schedule",
-                                           "remat", "attention", "dtype"};
+                                           "remat", "attention", "loss",    "dtype"};
 
 Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   for (const SizeKey& k : kSizeKeys)
@@ -67,8 +67,14 @@ Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   } else if (key == "remat") {
     pins.remat = static_cast<Remat>(TEGULA_TRY(parse_choice(key, value, kRematNames)));
   } else if (key == "attention") {
-    constexpr std::string_view kKinds[] = {"naive", "flash"};
-    pins.flash = TEGULA_TRY(parse_choice(key, value, kKinds)) == 1;
+    // Behind naive in AttentionKernel's order.
+    constexpr std::string_view kKinds[] = {"naive", "flash", "flash1", "flash2", "flash3", "cudnn"};
+    const size_t kind = TEGULA_TRY(parse_choice(key, value, kKinds));
+    pins.flash = kind > 0;
+    if (kind > 1) pins.kernel = static_cast<AttentionKernel>(kind - 1);
+  } else if (key == "loss") {
+    constexpr std::string_view kLosses[] = {"fused", "chunked", "whole"};
+    pins.loss = static_cast<Loss>(TEGULA_TRY(parse_choice(key, value, kLosses)));
   } else if (key == "dtype") {
     pins.dtype = TEGULA_TRY(parse_number(value));
   } else {
@@ -200,11 +206,25 @@ Result<Optimizer> parse_optimizer(std::string_view name) {
   return invalid_argument(cat("--optimizer ", name, ": must be one of ", list));
 }
 
+bool is_autocast(const Job& job) {
+  return job.framework && job.framework->has_f32_weights && !job.framework->is_sharded &&
+         job.optimizer == Optimizer::kAdam && bytes_of(job.dtype) < 4;
+}
+
+Loss loss_of(const Job& job) {
+  if (job.loss) return *job.loss;
+  return job.framework && job.framework->logit_bytes > 0 ? Loss::kWhole : Loss::kFused;
+}
+
 StateBytes state_bytes(const Job& job, const ModelSpec& model) {
   const double weight = job.dtype == Number::kF32 || job.dtype == Number::kTf32 ? 4
                         : job.dtype == Number::kF64                             ? 8
                                                                                 : 2;
   StateBytes s{weight, weight >= 4 ? weight : job.gradient_bytes, 0};
+  if (job.framework && weight < 4 && job.optimizer == Optimizer::kAdam) {
+    if (job.framework->has_f32_weights) return {4, 4, 8};
+    s.gradients = job.framework->gradient_bytes;
+  }
   const double master = weight < 4 ? 4 : 0;
   switch (job.optimizer) {
     case Optimizer::kAdam:

@@ -13,7 +13,9 @@
 
 #include "tegula/base/memory.h"
 #include "tegula/planner/cluster.h"
+#include "tegula/planner/framework.h"
 #include "tegula/planner/model.h"
+#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 
@@ -87,9 +89,12 @@ struct Job {
   int64_t seqlen = 0;
   int64_t batch_tokens = 0;  // of a step, all ranks
   Number dtype = Number::kBf16;
-  bool flash = true;
+  bool flash = true;  // attention, by `kernel`
+  AttentionKernel kernel = AttentionKernel::kDefault;
   double gradient_bytes = 2;  // of one element; 4: summed in f32
   Optimizer optimizer = Optimizer::kAdam;
+  std::optional<Loss> loss;
+  const Framework* framework = nullptr;  // framework.h; null: mixed precision by the book
   bool is_built = false;  // a layer keeps what the project's own graph does (built_saves.h), not
                           // what mixed precision by the book does
   // Where it has a layer, its bytes are these instead (live_table.h). Null: none.
@@ -102,6 +107,9 @@ struct StateBytes {
   double weights = 0, gradients = 0, optimizer = 0;  // of one parameter
 };
 StateBytes state_bytes(const Job& job, const ModelSpec& model);
+// Weights of four bytes that products read as copies of two, which live as long as a step.
+bool is_autocast(const Job& job);
+Loss loss_of(const Job& job);  // what was fixed, else the framework's
 
 int64_t n_microbatches(const Job& job, const Layout& layout);
 
@@ -109,6 +117,8 @@ struct Pins {
   std::optional<int64_t> dp, tp, pp, cp, ep, interleave, slices, microbatch;
   std::optional<int> zero;
   std::optional<bool> sp, flash;
+  std::optional<AttentionKernel> kernel;  // with flash
+  std::optional<Loss> loss;
   std::optional<ContextCut> context;
   std::optional<Turns> turns;
   std::optional<Remat> remat;

@@ -1,6 +1,7 @@
 #include "tegula/planner/memory.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/planner/print.h"
 
 namespace tegula::planner {
 
@@ -10,14 +11,47 @@ double real(int64_t n) { return static_cast<double>(n); }
 
 // The head's loss never holds all logits: the kernels keep at most so many bytes at a time.
 constexpr double kMostLogitBytes = 256.0 * 1024 * 1024;
+constexpr double kChunkTokens = 2048;  // of a loss by chunks
 
 // And the gradients of what the head reads and of the residual stream.
 double logit_bytes(const ModelSpec& m, const RankShape& s) {
-  return std::min(4 * s.tokens() * real(m.vocab_size) / s.tp, kMostLogitBytes) +
-         2 * s.element_bytes * s.tokens() * real(m.d_model);
+  const double stream = 2 * s.element_bytes * s.tokens() * real(m.d_model);
+  const double each = s.framework ? s.framework->logit_bytes : 0, v = real(m.vocab_size) / s.tp;
+  if (s.loss == Loss::kFused || each == 0)
+    return std::min(4 * s.tokens() * v, kMostLogitBytes) + stream;
+  return each * (s.loss == Loss::kWhole ? s.tokens() : std::min(s.tokens(), kChunkTokens)) * v +
+         stream;
+}
+
+// PyTorch's conventions.
+void add_copies(const Layout& l, const Job& job, const RankParams& p, const StateBytes& state,
+                double whole, double layers, MemoryBytes& b) {
+  const bool is_ddp = !job.framework->is_sharded && l.zero == 0 && l.zero_ranks() > 1;
+  constexpr double kCopy = 2;  // bytes
+  if (is_autocast(job)) b.copies += kCopy * whole;
+  // Buckets, in which gradients lie from step to step, and gradients on their way there.
+  if (is_ddp) b.copies += state.gradients * whole;
+  double at_end = 0;
+  if (job.framework->is_sharded) {
+    const double layer = p.layer + p.experts, ends = whole - layers * layer;
+    // The table and the head are one group, gathered from forward to backward; its gradients are
+    // summed over ranks in four bytes when all others are there.
+    b.copies += kCopy * (l.zero >= 3 ? ends + 3 * layer : whole);
+    at_end = (kCopy + 4) * ends;
+  }
+  if (is_ddp || n_microbatches(job, l) > 1) return;
+  const double at_head = b.activations + b.temporaries + b.copies;
+  b.apart = at_head + b.gradients - std::max(at_head, b.gradients + at_end);
 }
 
 }  // namespace
+
+std::string copies_text(const MemoryBytes& m) {
+  std::string text;
+  if (m.copies > 0) text += cat(" + copies ", gb(m.copies));
+  if (m.apart > 0) text += cat(" - ", gb(m.apart), " never there together");
+  return text;
+}
 
 RankParams rank_params(const ModelSpec& m, const ParamCount& c, const Layout& l) {
   RankParams p;
@@ -136,7 +170,8 @@ MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, co
   const StateBytes state = state_bytes(job, m);
   const int64_t microbatches = n_microbatches(job, l);
   MemoryBytes b;
-  b.weights = state.weights * (l.zero >= 3 ? sharded : whole);
+  const bool is_sharded = job.framework && job.framework->is_sharded && l.zero >= 2;
+  b.weights = state.weights * (l.zero >= 3 || is_sharded ? sharded : whole);
   b.gradients = state.gradients * (l.zero >= 2 ? sharded : whole);
   b.optimizer = state.optimizer * (l.zero >= 1 ? sharded : whole);
   b.activations = layers_in_flight(l, microbatches, rank, s.in_a_stage) * a.layer;
@@ -151,7 +186,10 @@ MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, co
         a.working + a.live->working(s.in_a_stage, s.has_first && has_ends, s.has_last && has_ends);
     b.temporaries = has_ends ? live : std::max(live, b.temporaries);
   }
-  if (l.zero >= 3) b.temporaries += 2 * state.weights * (p.layer + p.experts);
+  if (job.framework && job.framework->keeps_like_torch)
+    add_copies(l, job, p, state, whole, n, b);
+  else if (l.zero >= 3)
+    b.temporaries += 2 * state.weights * (p.layer + p.experts);
   return b;
 }
 

@@ -184,11 +184,9 @@ std::string to_html(const Answer& a) {
   out += "<h2>A step</h2>\n";
   bar(out, seconds, p.step_s(), "s", 1);
   const MemoryBytes& m = p.memory;
-  const Share memory[] = {{"weights", m.weights},
-                          {"gradients", m.gradients},
-                          {"optimizer", m.optimizer},
-                          {"activations", m.activations},
-                          {"temporaries", m.temporaries}};
+  const Share memory[] = {{"weights", m.weights},         {"gradients", m.gradients - m.apart},
+                          {"optimizer", m.optimizer},     {"activations", m.activations},
+                          {"temporaries", m.temporaries}, {"copies", m.copies}};
   print(out, "<h2>Memory of %.0f GB usable</h2>\n", usable_bytes(*a.cluster) / 1e9);
   bar(out, memory, usable_bytes(*a.cluster), "GB", 1e-9);
   StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);

@@ -36,7 +36,9 @@ Json memory_json(const MemoryBytes& m) {
                        {"gradients", m.gradients},
                        {"optimizer", m.optimizer},
                        {"activations", m.activations},
-                       {"temporaries", m.temporaries}});
+                       {"temporaries", m.temporaries},
+                       {"copies", m.copies},
+                       {"never_together", -m.apart}});
 }
 
 Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) {

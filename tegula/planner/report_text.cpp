@@ -61,7 +61,11 @@ void cluster_card(std::string& out, const Answer& a) {
 void job_card(std::string& out, const Answer& a) {
   print(out, "job         %s tokens a step, %s sequences of %s; %s attention\n",
         grouped(a.job.batch_tokens).c_str(), grouped(a.job.batch_tokens / a.job.seqlen).c_str(),
-        grouped(a.job.seqlen).c_str(), a.job.flash ? "flash" : "naive");
+        grouped(a.job.seqlen).c_str(),
+        a.job.flash ? std::string(kernel_name(a.job.kernel)).c_str() : "naive");
+  if (a.job.framework)
+    print(out, "framework   %s: its dtypes, its loss, what it fuses and hides (docs/planner.md)\n",
+          std::string(a.job.framework->name).c_str());
   print(out, "search      %s layouts, of which %s fit\n", grouped(a.found.n_layouts).c_str(),
         grouped(a.found.n_fit).c_str());
 }
@@ -85,10 +89,10 @@ void best_in_detail(std::string& out, const Answer& a) {
   const MemoryBytes& m = p.memory;
   print(out,
         "\nmemory      stage %lld is the fullest: weights %.2f GB + gradients %.2f + optimizer "
-        "%.2f + activations %.2f + temporaries %.2f = %.2f of %.1f usable\n",
+        "%.2f + activations %.2f + temporaries %.2f%s = %.2f of %.1f usable\n",
         static_cast<long long>(p.worst_stage), m.weights / 1e9, m.gradients / 1e9,
-        m.optimizer / 1e9, m.activations / 1e9, m.temporaries / 1e9, p.peak_bytes() / 1e9,
-        usable_bytes(*a.cluster) / 1e9);
+        m.optimizer / 1e9, m.activations / 1e9, m.temporaries / 1e9, copies_text(m).c_str(),
+        p.peak_bytes() / 1e9, usable_bytes(*a.cluster) / 1e9);
   if (a.job.live && a.job.live->find(p.layout))
     out +=
         "            activations and temporaries by the plans of a few layers of the graph "

@@ -3,8 +3,13 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/planner/efficiency.h"
 #include "tegula/planner/print.h"
+#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
+
+namespace {
+constexpr double kLongSequence = 32768;
+}
 
 double least_ring_tokens(const ModelSpec& m, double flops_per_s, double bytes_per_s,
                          double element_bytes, bool is_causal) {
@@ -24,14 +29,17 @@ void explain_ring(std::string& out, const ModelSpec& m, const ClusterSpec& c, co
     double share;
   } links[] = {{"within a node", c.device.inside, kExpected.inside},
                {"between nodes", c.device.between, kExpected.between}};
+  // Of long sequences, which the least block is a part of.
+  const double share =
+      attention_share(c.device, job.kernel, kLongSequence, static_cast<double>(m.head_dim), false);
   for (const auto& l : links) {
     const double rate = l.link.bytes_per_s;
     print(out, "  %-14s %.0f by peaks (%.4g FLOP/s over %.4g B/s), %.0f by what both reach; ",
           l.where, least_ring_tokens(m, peak, rate, e, false), peak, rate,
-          least_ring_tokens(m, peak * kExpected.attention_forward, rate * l.share, e, false));
+          least_ring_tokens(m, peak * share, rate * l.share, e, false));
     print(out, "with a balanced causal mask %.0f and %.0f; six blocks by peaks %.0f\n",
           least_ring_tokens(m, peak, rate, e, true),
-          least_ring_tokens(m, peak * kExpected.attention_forward, rate * l.share, e, true),
+          least_ring_tokens(m, peak * share, rate * l.share, e, true),
           6 * least_ring_tokens(m, peak, rate, e, false));
   }
 }

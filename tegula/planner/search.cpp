@@ -117,7 +117,7 @@ std::string why_too_large(const StepPrice& p, const StepPrice* best, double usab
   std::string text =
       cat("needs ", gb(p.peak_bytes()), " of ", gb(usable), " usable: weights ", gb(m.weights),
           ", gradients ", gb(m.gradients), ", optimizer ", gb(m.optimizer), ", activations ",
-          gb(m.activations), ", temporaries ", gb(m.temporaries));
+          gb(m.activations), ", temporaries ", gb(m.temporaries), copies_text(m));
   if (best) text += cat("; it would be ", percent(1 - p.step_s() / best->step_s()), " faster");
   return text;
 }

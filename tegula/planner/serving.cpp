@@ -115,6 +115,7 @@ void ServeStep::add_layer() {
   const double n = real(l_.n);
   Work w;
   w.name = "attention", w.unit = Unit::kAttention;
+  w.seqlen = 2 * keys_, w.head_dim = real(m_.head_dim);
   w.flops = 4 * batch_ * queries_ * keys_ * q / n;
   const double shares = l_.attention_by_batch ? std::min(n, batch_)
                                               : std::min(n, real(m_.n_kv_heads) * real(l_.gather));

@@ -254,11 +254,13 @@ void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& p
   };
   const double hidden_b = efficiency_.overlap * s.backward_s() * real(l.slices);
   const double hidden_f = efficiency_.overlap * s.forward_s() * real(l.slices);
+  const double hides = job_.framework ? job_.framework->hides : 1;
   const double m = real(n_microbatches(job_, l)), stages = real(l.copies());
   double& dp = price.seconds.dp;
-  // The last layer's part has nothing to hide behind.
+  // The last layer's part has nothing to hide behind; what hides takes its share of the device.
   const auto exposed = [&](double seconds, double under) {
-    return std::max(beyond(seconds, under), seconds / n);
+    const double hidden = std::min(seconds, under);
+    return std::max(seconds - hides * hidden, seconds / n);
   };
   if (l.zero == 0) {
     dp = stages * exposed(both(Collective::kAllReduce, state.gradients), hidden_b);
@@ -271,11 +273,27 @@ void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& p
       dp = (l.zero == 2 ? m : stages) * exposed(reduce, hidden_b) +
            stages * exposed(gather, hidden_f);
   }
+  if (job_.framework && job_.framework->keeps_like_torch) add_copies(l, dense + experts, price);
   // Gradients read, states read and written, weights written.
   const double local =
       l.zero == 0 ? stages * (dense + experts) : (dense + experts * real(l.ep)) / ranks;
   price.seconds.optimizer = local * (state.gradients + 2 * state.optimizer + state.weights) /
                             (cluster_.device.memory_bytes_per_s * efficiency_.memory);
+}
+
+// Casts of weights and of their gradients, and what fully_shard copies into and out of its buffers.
+void StepPricer::add_copies(const Layout& l, double weights, StepPrice& price) const {
+  const double m = real(n_microbatches(job_, l)), ranks = real(l.zero_ranks());
+  double bytes = 0;
+  if (is_autocast(job_)) bytes = m * weights * ((4 + 2) + (2 + 4));
+  // DDP: into the buckets, and divided by the number of ranks.
+  const double gradient = state_bytes(job_, model_).gradients;
+  if (!job_.framework->is_sharded && l.zero_ranks() > 1) bytes += weights * 4 * gradient;
+  if (job_.framework->is_sharded) {
+    const double gathers = l.zero >= 3 ? 2 : 1;
+    bytes = m * weights * (gathers * ((4 + 2) / ranks + 2 * 2) + (2 + 4) + 4);
+  }
+  price.seconds.memory += bytes / (cluster_.device.memory_bytes_per_s * efficiency_.memory);
 }
 
 void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& price) const {

@@ -87,6 +87,7 @@ class StepPricer {
                     StepPrice& price);
   void add_list_bubble(const Layout& layout, const Stage& stage, StepPrice& price);
   void add_data_parallel(const Layout& layout, const Stage& stage, StepPrice& price) const;
+  void add_copies(const Layout& layout, double weights, StepPrice& price) const;
   void add_memory(const Layout& layout, const LayerPrice& p, StepPrice& price) const;
 
   using Key = std::tuple<int64_t, int64_t, ContextCut, int64_t, int64_t, int64_t, bool, Remat>;

@@ -4,6 +4,7 @@
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 #include "tegula/planner/efficiency.h"
+#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 
@@ -22,7 +23,7 @@ double seconds_of_part(const LocalCall& c, const Accelerator& device, int64_t& f
   const bool is_product = c.op->precision == Precision::kLow;
   const double peak = device.peak(is_product ? Number::kBf16 : Number::kF32);
   return std::max(
-             real(flops) / (peak * kExpected.matmul),
+             real(flops) / (peak * large_product_share(device)),
              real(moved.read + moved.written) / (device.memory_bytes_per_s * kExpected.memory)) +
          device.launch_s;
 }

@@ -34,11 +34,13 @@ double share_of_rows(double rows, const std::vector<Accelerator::RowShare>& know
 double share_of(const Work& w, const Efficiency& e, const Accelerator& a) {
   switch (w.unit) {
     case Unit::kMatmul:
-      return a.matmul_shares.empty() ? e.matmul : share_of_rows(w.m, a.matmul_shares);
+      return e.products * (a.matmul_shares.empty() ? product_share(a, w.k)
+                                                   : share_of_rows(w.m, a.matmul_shares));
     case Unit::kAttention:
-      return e.attention_forward;
     case Unit::kAttentionBackward:
-      return e.attention_backward;
+      if (w.seqlen == 0) return e.products * product_share(a, w.k);  // naive: two products
+      return e.attention *
+             attention_share(a, w.kernel, w.seqlen, w.head_dim, w.unit == Unit::kAttentionBackward);
     case Unit::kRows:
       return 1;
   }
@@ -86,12 +88,15 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
 Seconds price(const std::vector<Work>& works, const Accelerator& a, const Efficiency& e,
               Number dtype) {
   Seconds sum;
+  double flops = 0;
   for (const Work& w : works) {
     const WorkPrice p = price(w, a, e, dtype);
     (p.bound == Bound::kCompute  ? sum.compute
      : p.bound == Bound::kMemory ? sum.memory
                                  : sum.launch) += p.seconds;
+    flops += w.flops;
   }
+  if (sum.compute > 0) sum.compute /= clock_share(a, flops / a.peak(dtype) / sum.total());
   return sum;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tegula/planner/efficiency.h"
+#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 
@@ -21,6 +22,8 @@ struct Work {
   Unit unit = Unit::kRows;
   double flops = 0, bytes = 0;
   double m = 0, n = 0, k = 0, count = 1;  // of products: `count` of [m k] · [k n]
+  double seqlen = 0, head_dim = 0;        // of flash attention
+  AttentionKernel kernel = AttentionKernel::kDefault;
   double launches = 1;
 };
 
@@ -51,6 +54,7 @@ struct WorkPrice {
 };
 WorkPrice price(const Work& work, const Accelerator& device, const Efficiency& efficiency,
                 Number dtype);
+// One after another: products that keep the device busy slow its clock.
 Seconds price(const std::vector<Work>& works, const Accelerator& device,
               const Efficiency& efficiency, Number dtype);
 

@@ -1,0 +1,47 @@
+// Framework: the conventions by which a training step is executed, beyond its layout.
+//
+//   tegula         elementwise work inside kernels, logits never whole, weights of two bytes with
+//                  f32 masters; a layer keeps what the project's own graph does
+//   torch          every op by itself, as PyTorch executes them: f32 weights under autocast (with
+//                  --optimizer adam-pure all in two bytes), logits whole; DDP in buckets
+//   torch-compile  the same with compiled layers: elementwise work is fused
+//   transformers   torch, with norms in f32 step by step
+//   fsdp           torch with fully_shard: f32 shards, gathered in two bytes, reduced in four
+//   torchtitan     fsdp with compiled layers
+//   megatron       fused kernels, gradients summed in f32, logits whole, nothing hides unless asked
+//   deepspeed      fused kernels, gradients of two bytes, logits whole
+//
+// A convention is a fact about code that can be read, or a count of bytes; none is fitted to a run.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tegula/base/result.h"
+
+namespace tegula::planner {
+
+// Logits: never whole, by chunks of tokens that are made again backward, whole.
+enum class Loss : uint8_t { kFused, kChunked, kWhole };
+
+struct Framework {
+  std::string_view name;
+  // Elementwise ops are kernels of their own, which read and write memory (torch_work.h).
+  bool one_by_one = false;
+  bool keeps_like_torch = false;  // each op what autograd saves for it
+  int norm_passes = 1;            // over its input, forward; of those that are one by one
+  // Whose weights are f32 and multiplied as copies of two bytes; else they have two themselves.
+  bool has_f32_weights = false;
+  bool is_sharded = false;    // fully_shard: its copies are gathered ones
+  double gradient_bytes = 2;  // with weights of two bytes
+  // Logits: bytes of an element that live at once, where they are whole, and those that its
+  // loss reads and writes forward and backward; 0: they are never whole.
+  double logit_bytes = 0, loss_forward = 0, loss_backward = 0;
+  // The part of an exchange's time that is won where something else is computed meanwhile.
+  double hides = 1;
+};
+
+// Null: `name` is empty. Error: lists them.
+Result<const Framework*> find_framework(std::string_view name);
+
+}  // namespace tegula::planner

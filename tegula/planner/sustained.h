@@ -1,0 +1,34 @@
+// Sustained: the shares of its peaks that a device's kernels reach, and the clock that its power
+// leaves them.
+//
+//   product [m k]·[k n]   η = product · k / (k + k_half), at the full clock; waves are work.h's
+//   attention             η = most · s / (s + half), s tokens a sequence: blocks on the diagonal of
+//   a
+//                         causal mask are half in vain, and short sequences start and end more
+//                         often
+//   clock                 1 − (1 − clock) · min(1, busy / .8)^1.5, busy: operations over those of
+//                         the peak in the same time
+//
+// Measured on an H200 in a minute of products, attention and copies in turns, random data
+// (bench/layouts_torch.py --part kernels), and of a product alone. No training step is in it.
+#pragma once
+
+#include "tegula/planner/accelerator.h"
+
+namespace tegula::planner {
+
+// Whose flash attention: FlashAttention 1 [Dao et al. 2022], 2 [Dao 2023], 3 [Shah et al. 2024],
+// cuDNN's. kDefault: the device's.
+enum class AttentionKernel : uint8_t { kDefault, kFlash1, kFlash2, kFlash3, kCudnn };
+std::string_view kernel_name(AttentionKernel kernel);
+
+// At the full clock.
+double product_share(const Accelerator& device, double k);
+double attention_share(const Accelerator& device, AttentionKernel kernel, double seqlen,
+                       double head_dim, bool is_backward);
+// busy: the share of the peak that is reached on average.
+double clock_share(const Accelerator& device, double busy);
+// Of one large product after another.
+double large_product_share(const Accelerator& device);
+
+}  // namespace tegula::planner
