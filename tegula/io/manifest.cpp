@@ -82,8 +82,9 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   const auto parsed = Json::parse(text, path);
   if (!parsed.ok()) return damaged(parsed.error().message);
   if (const std::string format = text_of(parsed->find("format")); format != kFormat)
-    return unsupported(cat("'", path, "' has the format '", format, "', not ", kFormat,
-                           "; it was written by another version"));
+    return unsupported(
+        cat("'", path, "' has the format '", format, "', and this version reads ", kFormat,
+            ": it was written by a newer version; use that, or a checkpoint of this one"));
   Manifest manifest;
   const Json* step = parsed->find("step");
   const Json* files = parsed->find("files");

@@ -15,8 +15,10 @@ namespace tegula {
 using RunFacts = std::vector<std::pair<std::string, std::string>>;
 RunFacts run_facts(const TrainConfig& config, const DataHashes& hashes, const Target& target);
 
-// From two texts "what TAB is NEWLINE …": the error that names the first fact in which process
-// `number` differs from the first one.
-Error differing_runs(std::string_view first, std::string_view other, int64_t number);
+// A text of it, "what TAB is NEWLINE …", to be exchanged.
+std::string to_text(const RunFacts& facts);
+// From the texts of all processes: the error that names the first fact in which one differs from
+// the first process, with the ranks of both, n_own each.
+Status check_runs(const std::vector<std::string>& texts, int64_t n_own);
 
 }  // namespace tegula

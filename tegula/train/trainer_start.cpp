@@ -232,13 +232,8 @@ Status Trainer::allocate() {
 // Processes that are not alike would train something, or wait for one another for ever.
 Status Trainer::agree_on_run(const Target& target) {
   if (group_.segment().n_processes() == 1) return {};
-  const auto facts = run_facts(config_, hashes_, target);
-  std::string mine;
-  for (const auto& [what, is] : facts) mine += cat(what, '\t', is, '\n');
-  const auto all = TEGULA_TRY(group_.segment().exchange(mine));
-  for (size_t p = 1; p < all.size(); ++p)
-    if (all[p] != all[0]) return differing_runs(all[0], all[p], static_cast<int64_t>(p));
-  return {};
+  const std::string mine = to_text(run_facts(config_, hashes_, target));
+  return check_runs(TEGULA_TRY(group_.segment().exchange(mine)), group_.n_own());
 }
 
 Status Trainer::make_watches(RankRun& run, int64_t rank) {

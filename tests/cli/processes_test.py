@@ -294,7 +294,7 @@ class Faults(Processes):
         """Each reads the map of its own memory."""
         done = self.run_tool("train", "--data", "/proc/self/maps", "--tokenizer", "bytes", "--steps", 3, *RUN, "--mesh", "dp=2",
                              "--processes", 2)
-        self.expect_error(done, INPUT, "process 1 has another data_sha256 than the first one")
+        self.expect_error(done, INPUT, "rank 1 (process 1) has another data_sha256 than rank 0: ")
 
 
 if __name__ == "__main__":
