@@ -1,17 +1,20 @@
-"""Random steps of training in mode exact on random meshes: weights and optimizer state of one rank, byte for byte.
+"""Steps of training in mode exact on meshes: weights and optimizer state of one rank, byte for byte.
 
-A case is its number's own: a family, sizes, a dtype and settings, one rank's run, and three meshes of up to 8 ranks that
-divide it, as threads of one process or of several. A few dozen in ctest; for 20 minutes by `script/test -C Sweep -R ranks_sweep`.
+In ctest every pair of a family, dtype, axis, ZeRO stage, number of micro-batches, length and transport occurs in some run.
+Random ones by command: a case is its number's own, a family, sizes, a dtype and settings, one rank's run, and three meshes
+of up to 8 ranks that divide it. For 20 minutes by `script/test -C Sweep -R ranks_sweep`.
   TEGULA_SWEEP_SECONDS=S  goes on for so long
   TEGULA_SWEEP_FROM=N     begins at case N
 """
 
+import concurrent.futures
 import itertools
 import json
 import math
 import os
 import random
 import shlex
+import shutil
 import struct
 import time
 import unittest
@@ -20,7 +23,6 @@ from case import CliTest
 
 SECONDS = float(os.environ.get("TEGULA_SWEEP_SECONDS", "0"))
 FIRST = int(os.environ.get("TEGULA_SWEEP_FROM", "0"))
-QUICK = 24  # cases in ctest
 MESHES = 3  # of a case
 
 RUN = "--mode exact --warmup 0 --eval-every 0 --save-every 0 --lr 0.01 --json".split()
@@ -50,6 +52,83 @@ def meshes_of(batch, seqlen, has_experts):
         dp, cp, ep, _ = sizes
         if 1 < n <= 8 and batch % (dp * ep) == 0 and seqlen % cp == 0 and (has_experts or ep == 1):
             yield dict(zip(AXES, sizes))
+
+
+MOE = {"moe": "--n-experts 4 --capacity-factor 1.25", "qwen2_moe": "--n-experts 4", "qwen3_moe": "--n-experts 4"}
+EVERY_FAMILY = ("gpt2", "llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3", "olmo2", "phi3", "smollm3", "starcoder2",
+                "gpt_neox", "bert", "mlp", *MOE)
+# What a run is made of. Those that are named first are the reference's own.
+FACTORS = {
+    "family": EVERY_FAMILY,
+    "dtype": ("f32", "bf16", "f16"),
+    "seqlen": (64, 256),
+    "accumulate": (1, 2, 3, 4, 8),
+    "mesh": ("dp=2", "dp=4", "tp=2", "tp=4", "cp=2", "ep=2", "dp=2,tp=2", "cp=2,dp=2", "ep=2,dp=2"),
+    "zero": (0, 1, 2, 3),
+    "transport": ("threads", "shm"),
+}
+TRANSPORTS = {"threads": (), "shm": ("--processes", "2")}
+ALONE = ("family", "dtype", "seqlen", "accumulate")  # what one rank's run is made of
+
+
+def is_possible(row):
+    """Of the factors that a row has so far."""
+    mesh, family = row.get("mesh"), row.get("family")
+    if mesh and family and "ep" in mesh and family not in MOE:
+        return False
+    return not (mesh and row.get("zero") and "dp" not in mesh)
+
+
+def completed(row, r):
+    """A row with these factors and others at random, or None: nothing goes with them."""
+    for name in FACTORS:
+        if name in row:
+            continue
+        values = [v for v in FACTORS[name] if is_possible({**row, name: v})]
+        if not values:
+            return None
+        row = {**row, name: r.choice(values)}
+    return row if is_possible(row) else None
+
+
+def pairs_of(row):
+    return set(itertools.combinations(row.items(), 2))
+
+
+def every_pair():
+    """Rows of which each pair of values that can be together is in one. One by one the best of some that have a pair that
+    is missing; of those that are alike one whose reference is known."""
+    r = random.Random(5)
+    order = list(FACTORS)
+    missing = {((a, x), (b, y)) for a, b in itertools.combinations(order, 2) for x in FACTORS[a] for y in FACTORS[b]
+               if completed({a: x, b: y}, r)}
+    rows, known = [], set()
+    while missing:
+        wanted = sorted(missing, key=str)
+        best = None
+        for _ in range(60):
+            row = completed(dict(r.choice(wanted)), r)
+            if row is None:
+                continue
+            row = {name: row[name] for name in order}
+            reference = tuple(row[name] for name in ALONE)
+            score = (len(pairs_of(row) & missing), reference in known)
+            if best is None or score > best[0]:
+                best = (score, row, reference)
+        rows.append(best[1])
+        known.add(best[2])
+        missing -= pairs_of(best[1])
+    return rows
+
+
+def flags_alone(row):
+    family = row["family"]
+    flags = (f"--model {family} --n-layers 1 --batch 4 --seqlen {row['seqlen']} --dtype {row['dtype']} --steps 1 "
+             f"--accumulate {row['accumulate']}")
+    flags += " --d-model 16" if family == "mlp" else " --n-heads 4 --d-model 32"
+    flags += " --window 24" if family in ("mistral", "gemma2", "gemma3") else ""
+    flags += " --loss-scale 256" if row["dtype"] == "f16" else ""
+    return (flags + " " + MOE.get(family, "")).split()
 
 
 class Draw:
@@ -173,22 +252,24 @@ class RanksSweep(CliTest):
         shown = shlex.join(["tegula", *(str(w) for w in words if w != "--overwrite")])
         return self.run_tool(*words), shown
 
+    def compare(self, name, one, alone, more, out="many"):
+        """What is wrong with a run on a mesh beside one rank's, in words; None: nothing."""
+        done, many = self.train(out, more)
+        why = (done.stderr.strip() if done.returncode != 0
+               else self.difference(alone[2], out) or self.other_loss(alone[0], done))
+        return why and f"{name}\n  {one}\n  {many}\n  {why}"
+
     def check(self, draw):
         """What is wrong, a text each; and how many meshes were tried."""
         alone, one = self.train("one", draw.flags)
         if alone.returncode != 0:
             return [f"case {draw.number}: one rank fails\n  {one}\n  {alone.stderr}"], 0
-        wrong = []
-        for more in draw.on_meshes:
-            done, many = self.train("many", draw.flags + more)
-            why = done.stderr.strip() if done.returncode != 0 else self.difference() or self.other_loss(alone, done)
-            if why:
-                wrong.append(f"case {draw.number}\n  {one}\n  {many}\n  {why}")
-        return wrong, len(draw.on_meshes)
+        found = [self.compare(f"case {draw.number}", one, (alone, one, "one"), draw.flags + more) for more in draw.on_meshes]
+        return [why for why in found if why], len(draw.on_meshes)
 
-    def difference(self):
+    def difference(self, out="one", other="many"):
         for name in FILES:
-            one, many = ((self.dir / out / "latest" / name).read_bytes() for out in ("one", "many"))
+            one, many = ((self.dir / o / "latest" / name).read_bytes() for o in (out, other))
             if one == many:
                 continue
             if name.endswith(".safetensors"):
@@ -202,11 +283,40 @@ class RanksSweep(CliTest):
         for what in ("train_loss", "val_loss"):
             if one[what] != many[what]:
                 return f"{what} is {many[what]!r}, not {one[what]!r}"
+        for rank in many["ranks"]:
+            for what in ("flops", "sent_bytes", "peak_bytes"):
+                if rank[what] != rank[what + "_planned"]:
+                    return f"{what} of a rank is {rank[what]}, planned {rank[what + '_planned']}"
         return None
 
-    def test_files_are_those_of_one_rank(self):
+    def test_every_pair(self):
+        """Two runs at a time: the machine that this is for has two cores."""
+        rows = every_pair()
+        self.assertGreaterEqual(len(rows), 120)
+        self.assertGreaterEqual(sum(row["transport"] != "threads" for row in rows), 20)
+        references = {tuple(row[name] for name in ALONE): row for row in rows}
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            runs = {key: pool.submit(self.train, f"one{i}", flags_alone(row)) for i, (key, row) in enumerate(references.items())}
+
+            def beside(number, row):
+                key = tuple(row[name] for name in ALONE)
+                alone, one = runs[key].result()
+                if alone.returncode != 0:
+                    return f"one rank fails\n  {one}\n  {alone.stderr}"
+                more = ["--mesh", row["mesh"], *TRANSPORTS[row["transport"]]]
+                more += ["--zero", str(row["zero"])] if row["zero"] else []
+                why = self.compare(f"row {number}", one, (alone, one, f"one{list(references).index(key)}"),
+                                   flags_alone(row) + more, f"many{number}")
+                shutil.rmtree(self.dir / f"many{number}", ignore_errors=True)
+                return why
+
+            wrong = [why for why in pool.map(beside, range(len(rows)), rows) if why]
+        print(f"{len(rows)} runs beside {len(references)} of one rank: {len(wrong)} differ")
+        self.assertEqual(wrong, [], "\n".join(wrong))
+
+    def test_what_once_differed_and_random_cases(self):
         begin, number, n_meshes, wrong = time.monotonic(), FIRST, 0, []
-        while time.monotonic() - begin < SECONDS if SECONDS > 0 else number < FIRST + QUICK:
+        while time.monotonic() - begin < SECONDS if SECONDS > 0 else number < FIRST + len(KNOWN):
             found, n = self.check(Draw(number))
             wrong += found
             n_meshes += n
