@@ -28,6 +28,7 @@ namespace {
 struct Options {
   planner::Question question;
   std::string explain, gantt, html, hardware, keeps;
+  std::vector<std::string> fixes;
   double deadline_days = 0;
   int64_t trials = 0;
   int threads = 0;
@@ -152,9 +153,10 @@ void add_plan_model(const Command& app, int& exit_code) {
         0, int64_t{1} << 50);
   one_of(cmd.add_option("--dtype", q.dtype, "Of products: weights and activations of fp8 are bf16"),
          {"bf16", "fp8", "f32", "tf32", "int8"});
-  cmd.add_option("--fix", q.fix,
+  cmd.add_option("--fix", o.fixes,
                  "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
-                 "slices=,microbatch=,remat=,attention=,dtype=")
+                 "slices=,microbatch=,remat=,attention=,loss=,dtype=; several add up")
+      .keep_all()
       .type_name("KEY=VALUE,…");
   one_of(cmd.add_option("--keeps", o.keeps,
                         "What a layer keeps for backward: what tegula's own graph keeps, by its "
@@ -239,12 +241,18 @@ void add_plan_model(const Command& app, int& exit_code) {
         "--baselines", "--tokens-total", "--explain"})
     serve.excludes(cmd.flag(of_training));
   cmd.callback([cmd, &exit_code] {
-    // For a model without devices these change nothing.
+    std::string& fix = o.question.fix;
+    fix.clear();
+    for (const std::string& f : o.fixes) fix += cat(fix.empty() ? "" : ",", f);
+    // For a model without devices these change nothing; a dtype counts its cache.
     const bool has_devices = !o.question.gpus.empty() || !o.question.compare.empty();
+    const bool is_dtype = fix.starts_with("dtype=") && fix.find(',') == fix.npos;
     for (const char* of_devices :
          {"--fix", "--optimizer", "--framework", "--keeps", "--batch-tokens"})
-      if (!has_devices && cmd.flag(of_devices).is_given() && !o.question.fix.starts_with("dtype="))
+      if (!has_devices && cmd.flag(of_devices).is_given() &&
+          !(is_dtype && of_devices == std::string_view("--fix")))
         usage_error(cat(of_devices, " is of a plan for devices: give --gpus, too"));
+    o.question.has_dtype = cmd.flag("--dtype").is_given();
     if (cmd.flag("--threads").is_given() && o.question.gpus.find("this-cpu") == std::string::npos)
       usage_error("--threads is of --gpus this-cpu: leave it out");
     exit_code = run(o);

@@ -32,7 +32,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/passes": 8_550,
     "tegula/passes/superopt": 950,
     "tegula/plan": 5_700,
-    "tegula/planner": 8_750,  # frameworks' conventions; falls when cost/ is the one price
+    "tegula/planner": 9_000,  # frameworks' conventions; falls when cost/ is the one price
     "tegula/models": 6_150,
     "tegula/io": 3_600,
     "tegula/text": 8_600,
@@ -42,7 +42,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/serve": 2_500,
     "tegula/report": 1_000,
     "cli": 7_300,
-    "python": 1_150,
+    "python": 900,
 }
 CORE = ("tegula", "cli", "python")
 KERNELS = ("tegula/kernels/cpu", "tegula/kernels/cuda")  # listed on their own

@@ -33,6 +33,21 @@ Result<Number> parse_number(std::string_view name) {
   return invalid_argument(cat("dtype '", name, "' is none of ", names));
 }
 
+namespace {
+// Other names of presets.
+struct Alias {
+  std::string_view name, preset;
+};
+constexpr Alias kAliases[] = {{"a100-80gb", "a100"},           {"a100-sxm", "a100"},
+                              {"a100-sxm-80gb", "a100"},       {"a100-sxm4-80gb", "a100"},
+                              {"a100-sxm-40gb", "a100-40gb"},  {"a100-sxm4-40gb", "a100-40gb"},
+                              {"a100-pcie-80gb", "a100-pcie"}, {"h100-sxm", "h100"},
+                              {"h100-sxm5", "h100"},           {"h100-80gb", "h100"},
+                              {"h100-sxm-80gb", "h100"},       {"h200-sxm", "h200"},
+                              {"h200-141gb", "h200"},          {"v100-32gb", "v100"},
+                              {"v100-sxm2", "v100"},           {"4090", "rtx4090"}};
+}  // namespace
+
 Result<Accelerator> find_accelerator(std::string_view name, std::span<const Accelerator> own) {
   std::vector<std::string_view> names;
   for (const std::span<const Accelerator> list : {own, accelerator_presets()})
@@ -40,6 +55,8 @@ Result<Accelerator> find_accelerator(std::string_view name, std::span<const Acce
       if (is_same_name(a.name, name)) return a;
       names.push_back(a.name);
     }
+  for (const Alias& alias : kAliases)
+    if (is_same_name(alias.name, name)) return find_accelerator(alias.preset, own);
   if (const OtherKind* other = find_other_kind(name)) return unsupported(why_not_priced(*other));
   return invalid_argument(
       cat("there is no accelerator '", name, "': the nearest are ", nearest_names(name, names)));

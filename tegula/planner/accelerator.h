@@ -36,6 +36,7 @@ struct Accelerator {
   std::string source;  // what the numbers are from
   double flops_per_s[kNumbers] = {};  // by Number; 0: the device has not that type
   double sparse = 1;
+  bool has_bf16 = true;  // else its numbers of two bytes are f16, at the same rate
   double memory_bytes = 0, memory_bytes_per_s = 0;
   double sram_bytes = 0;        // of one multiprocessor or core
   double l2_bytes = 0;          // shared by all of them

@@ -76,9 +76,9 @@ void add_sustained(Accelerator& a) {
     a = sustains(a, Generation::kAmpere, AttentionKernel::kFlash2, {.82, 100, .92});
   else if (is("h100-pcie"))
     a = sustains(a, Generation::kHopper, cudnn, {.845, 150, .6});
-  else if (is("h100") || is("h200"))
+  else if (is("h100") || is("h200") || is("h800"))
     a = sustains(a, Generation::kHopper, cudnn, {.845, 150, .75});
-  else if (is("b200"))
+  else if (is("b200") || is("gb200"))
     a = sustains(a, Generation::kHopper, cudnn, {.845, 150, .8});
 }
 
@@ -118,6 +118,15 @@ std::vector<Accelerator> make_presets() {
                         141, 4800),
                   8, 450, 50),
            132, 228, 50, 2, 7.0, 63),
+      chip(linked(sheet("h800",
+                        "an H100 whose NVLink has 400 of 900 GB/s (DeepSeek-V3 2024, section 3.1)",
+                        {1, 67, 494.7, 989, 1979, 1979}, 80, 3350),
+                  8, 200, 50),
+           132, 228, 50, 2, 6.0, 63),
+      chip(linked(sheet("gb200", "NVIDIA GB200 NVL72 data sheet, a seventy-second",
+                        {40, 80, 1250, 2500, 5000, 5000}, 186, 8000),
+                  72, 900, 50),
+           148, 228, 126, 2, 12.0, 225),
       chip(linked(sheet("b200", "NVIDIA HGX B200 data sheet, an eighth",
                         {37, 75, 1100, 2250, 4500, 4500}, 180, 7700),
                   8, 900, 50),
@@ -149,7 +158,10 @@ std::vector<Accelerator> make_presets() {
   for (Accelerator& a : all)
     for (const Target& t : target_presets())
       if (t.name == a.name) take(t, a);
-  for (Accelerator& a : all) add_sustained(a);
+  for (Accelerator& a : all) {
+    add_sustained(a);
+    a.has_bf16 = a.name != "v100" && a.name != "t4";
+  }
   return all;
 }
 

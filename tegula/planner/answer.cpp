@@ -14,6 +14,9 @@ double real(int64_t n) { return static_cast<double>(n); }
 Status set_job(const Question& q, Answer& a) {
   Job& job = a.job;
   job.dtype = TEGULA_TRY(parse_number(q.dtype));
+  if (a.pins.dtype && q.has_dtype && *a.pins.dtype != job.dtype)
+    return invalid_argument(cat("--dtype ", q.dtype, " and --fix dtype=",
+                                number_name(*a.pins.dtype), " differ: leave one out"));
   if (a.pins.dtype) job.dtype = *a.pins.dtype;
   if (a.pins.flash) job.flash = *a.pins.flash;
   if (a.pins.kernel) job.kernel = *a.pins.kernel;
@@ -41,20 +44,28 @@ Status set_job(const Question& q, Answer& a) {
   return {};
 }
 
-// The least number of devices, doubled and doubled again, that holds the job.
+// Whether so many devices hold the job, with a step of a sequence for every rank at least.
+std::optional<Layout> fitting(const Answer& a, int64_t n) {
+  ClusterSpec cluster = *a.cluster;
+  cluster.n_devices = n;
+  Pins pins = a.pins;
+  pins.dp.reset();
+  Job job = a.job;
+  const int64_t sequences = std::max<int64_t>(job.batch_tokens / job.seqlen, n);
+  job.batch_tokens = (sequences + n - 1) / n * n * job.seqlen;
+  const auto r = search_layouts(a.preset.model, a.params, cluster, job, pins);
+  if (!r.ok() || r->best.empty()) return {};
+  return r->best[0].layout;
+}
+
+// The least number of devices that holds the job: doubled until it does, then in eighths between.
 std::string nearest_that_fits(const Answer& a) {
-  ClusterSpec more = *a.cluster;
-  while (more.n_devices * 2 <= kMostDevices) {
-    more.n_devices *= 2;
-    Pins pins = a.pins;
-    pins.dp.reset();
-    Job job = a.job;
-    // A step must have a sequence for every rank.
-    job.batch_tokens = std::max(job.batch_tokens, job.seqlen * more.n_devices);
-    const auto r = search_layouts(a.preset.model, a.params, more, job, pins);
-    if (!r.ok() || r->best.empty()) continue;
-    return cat("; ", more.n_devices, "x", more.device.name, " would do, by ",
-               to_string(r->best[0].layout));
+  for (int64_t n = a.cluster->n_devices; n * 2 <= kMostDevices; n *= 2) {
+    if (!fitting(a, 2 * n)) continue;
+    const int64_t step = std::max<int64_t>(1, n / 8);
+    for (int64_t more = n + step; more <= 2 * n; more += step)
+      if (const auto layout = fitting(a, more))
+        return cat("; ", more, "x", a.cluster->device.name, " would do, by ", to_string(*layout));
   }
   return "";
 }
@@ -125,6 +136,50 @@ Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
   return {};
 }
 
+// The layouts of all devices, or of fewer, the others idle, where that is faster or all that
+// divides.
+Status search_with_idle(const Question& q, Answer& a) {
+  const int64_t n = a.cluster->n_devices, sequences = a.job.batch_tokens / a.job.seqlen;
+  auto all = search(q, a, *a.cluster, a.job);
+  const bool is_free = !a.pins.dp && !a.pins.tp && !a.pins.pp && !a.pins.cp;
+  int64_t fewer = 1;  // the largest power of two below
+  while (fewer * 2 < n) fewer *= 2;
+  if (!is_free || n < 3 || (n & (n - 1)) == 0) {
+    a.found = TEGULA_TRY(std::move(all));
+    return {};
+  }
+  ClusterSpec some = *a.cluster;
+  some.n_devices = fewer;
+  Job job = a.job;
+  auto found = search(q, a, some, job);
+  const bool is_better =
+      found.ok() && !found->best.empty() &&
+      (!all.ok() || all->best.empty() || found->best[0].step_s() < all->best[0].step_s());
+  if (!is_better) {
+    a.found = TEGULA_TRY(std::move(all));
+    return {};
+  }
+  a.notes.push_back(cat(n - fewer, " of ", n, " devices are left idle: ", fewer,
+                        all.ok() && !all->best.empty() ? " are faster" : " are what divides",
+                        "; steps of ", std::max<int64_t>(1, sequences / n) * n, " or ",
+                        (sequences / n + 1) * n, " sequences (",
+                        (sequences / n + 1) * n * a.job.seqlen, " tokens) use all"));
+  a.cluster = some, a.job = job, a.found = std::move(*found);
+  return {};
+}
+
+void add_notes(const Question& q, Answer& a) {
+  const int64_t most = a.preset.model.max_seqlen, trained = a.preset.seqlen;
+  const int64_t longest = most > 0 ? most : trained;
+  if (a.cluster && !q.serve && longest > 0 && a.job.seqlen > longest)
+    a.notes.push_back(cat("sequences of ", a.job.seqlen, " tokens are longer than the ", longest,
+                          " that ", a.preset.model.name, " takes"));
+  if (a.cluster && !q.serve && q.seqlen == 0 && trained > 0 && a.preset.batch_tokens == 0)
+    a.notes.push_back(cat("no --seqlen was given: the longest context of the file, ", trained));
+  if (a.cluster && !q.serve && q.batch_tokens == 0 && a.preset.batch_tokens == 0)
+    a.notes.push_back("no --batch-tokens was given: one sequence a device");
+}
+
 // Prices what --gpus asks for: by a kind's own model, served, or the best layouts of training.
 Status price(const Question& q, Answer& a) {
   if (a.other.kind) {
@@ -144,14 +199,21 @@ Status price(const Question& q, Answer& a) {
     if (p.dp || p.tp || p.pp || p.cp || p.ep || p.interleave || p.slices || p.microbatch ||
         p.zero || p.sp || p.flash || p.loss || p.context || p.turns || p.remat)
       return invalid_argument(cat("--fix ", q.fix, ": with --serve only dtype can be fixed"));
-    a.serve = TEGULA_TRY(plan_serving(a.preset.model, a.params, *a.cluster, a.serve_job));
+    auto served = plan_serving(a.preset.model, a.params, *a.cluster, a.serve_job);
+    if (!served.ok()) {
+      if (served.error().message.find(kDoesNotFit) == std::string::npos) return served.error();
+      a.why_not_served = served.error().message;
+      return {};
+    }
+    a.serve = std::move(*served);
     return {};
   }
-  a.found = TEGULA_TRY(search(q, a, *a.cluster, a.job));
+  TEGULA_TRY(search_with_idle(q, a));
   StepPricer fast(a.preset.model, a.params, *a.cluster, a.job, kFast);
   StepPricer slow(a.preset.model, a.params, *a.cluster, a.job, kSlow);
   for (const StepPrice& p : a.found.best)
-    a.intervals.push_back({fast.price(p.layout).step_s(), slow.price(p.layout).step_s()});
+    a.intervals.push_back({std::min(p.step_s(), fast.price(p.layout).step_s()),
+                           std::max(p.step_s(), slow.price(p.layout).step_s())});
   return {};
 }
 
@@ -179,6 +241,7 @@ Result<Answer> answer(const Question& q) {
   a.serve_job = {q.prompt, q.output, q.serve_batch, a.job.dtype};
   TEGULA_TRY(price(q, a));
   if (!q.compare.empty()) TEGULA_TRY(compare(q, own, a));
+  add_notes(q, a);
   return a;
 }
 
@@ -187,9 +250,20 @@ double mfu(const Answer& a, const StepPrice& p) {
          (p.step_s() * real(a.cluster->n_devices) * a.cluster->device.peak(a.job.dtype));
 }
 
-double hfu(const Answer& a, const StepPrice& p) { return mfu(a, p) * p.flops_hw / p.flops_model; }
+double hfu(const Answer& a, const StepPrice& p) {
+  // Flash attention does not touch keys that nobody sees.
+  const double unseen = a.job.flash ? a.flops.attention - a.flops.causal_attention : 0;
+  const double passes = p.layout.remat == Remat::kFull ? 4 : 3;
+  const double done = p.flops_hw - real(a.job.batch_tokens) * passes * unseen;
+  return mfu(a, p) * done / p.flops_model;
+}
+
+double mfu_of_seen_keys(const Answer& a, const StepPrice& p) {
+  return mfu(a, p) * (1 - 3 * (a.flops.attention - a.flops.causal_attention) / a.flops.train());
+}
 
 std::string why_nothing_fits(const Answer& a) {
+  if (!a.why_not_served.empty()) return a.why_not_served;
   const StepPrice& p = *a.found.smallest;
   const MemoryBytes& m = p.memory;
   const ClusterSpec& c = *a.cluster;

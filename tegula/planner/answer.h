@@ -19,6 +19,7 @@ struct Question {
   std::string gpus;   // "64xH100"; empty: the model alone
   std::string fix;    // parse_pins
   std::string dtype = "bf16";
+  bool has_dtype = false;                // it was said, and may not differ from what `fix` says
   int64_t seqlen = 0, batch_tokens = 0;  // 0: the model's own
   double tokens_total = 0;               // of a run; 0: not asked
   double budget = 0;                     // FLOPs; 0: not asked
@@ -56,6 +57,8 @@ struct Answer {
   std::optional<ClusterSpec> cluster;
   SearchResult found;
   std::vector<Interval> intervals;  // seconds of found.best, with kFast and kSlow
+  std::vector<std::string> notes;   // what was assumed, or is out of the ordinary
+  std::string why_not_served;       // with --serve, where nothing fits
   double tokens_total = 0, budget = 0;
   ServeJob serve_job;
   std::optional<ServeAnswer> serve;
@@ -63,7 +66,7 @@ struct Answer {
   OtherCluster other;  // an accelerator of another kind, and its price; then no cluster
   OtherPrice other_price;
 
-  bool fits() const { return !cluster || serve || !found.best.empty(); }
+  bool fits() const { return !cluster || serve || (!found.best.empty() && why_not_served.empty()); }
 };
 
 // For a family with a ModelDef the parameters of its graph are counted, too; they must agree.
@@ -73,6 +76,9 @@ Result<Answer> answer(const Question& question);
 // seconds and the dense peak of the dtype. [Chowdhery et al. 2022, appendix B]
 double mfu(const Answer& a, const StepPrice& p);
 double hfu(const Answer& a, const StepPrice& p);
+// The same of the keys alone that a query sees: at long contexts a causal kernel does half of what
+// the convention counts, and MFU passes 100 %.
+double mfu_of_seen_keys(const Answer& a, const StepPrice& p);
 
 // Why nothing fits, with the arithmetic of the smallest layout and the nearest that would fit: more
 // devices of the kind.

@@ -51,6 +51,7 @@ class Walk {
   std::optional<StepPrice> fits_with_less();
   void in_time(const StepPrice& one);
   void inter_or_intra();
+  std::string in_time_by();
   void whole_cluster();
 
   const Answer& a_;
@@ -153,6 +154,17 @@ void Walk::inter_or_intra() {
   say(4, "are links fast enough to cut operators?", numbers, is_intra, verdict);
 }
 
+// More of the same devices that would meet the deadline, doubled.
+std::string Walk::in_time_by() {
+  for (int64_t n = 2 * a_.cluster->n_devices; n <= kMostDevices; n *= 2) {
+    if (a_.job.batch_tokens / a_.job.seqlen < n) break;
+    const SearchResult r = search(n, a_.pins);
+    if (!r.best.empty() && run_s(r.best[0].step_s()) <= deadline_s_)
+      return cat("; ", n, " would take ", days(run_s(r.best[0].step_s())));
+  }
+  return "; no number of them would, with steps of this many tokens";
+}
+
 void Walk::whole_cluster() {
   const bool fits = !a_.found.best.empty();
   std::string numbers = cat(a_.found.n_layouts, " layouts of ", a_.cluster->n_devices,
@@ -164,7 +176,7 @@ void Walk::whole_cluster() {
     if (a_.tokens_total > 0) numbers += cat(", ", days(run_s(a_.found.best[0].step_s())));
     if (deadline_s_ > 0 && a_.tokens_total > 0)
       is_done = run_s(a_.found.best[0].step_s()) <= deadline_s_;
-    if (!is_done) verdict += cat(": the best there is, and late");
+    if (!is_done) verdict += cat(": the best there is, and late", in_time_by());
     guide_.chosen = a_.found.best[0];
   }
   guide_.n_devices = a_.cluster->n_devices;

@@ -119,6 +119,13 @@ double kv_bytes_per_token(const ModelSpec& m, double bytes_per_element) {
   return static_cast<double>(m.n_layers) * static_cast<double>(elements) * bytes_per_element;
 }
 
+double cache_bytes(const ModelSpec& m, double bytes_per_element, double tokens) {
+  const double windowed = static_cast<double>(m.n_window_layers) / static_cast<double>(m.n_layers);
+  const double kept =
+      windowed * std::min(tokens, static_cast<double>(m.window)) + (1 - windowed) * tokens;
+  return kv_bytes_per_token(m, bytes_per_element) * kept;
+}
+
 double attention_weights(const ModelSpec& m) {
   const auto real = [](int64_t n) { return static_cast<double>(n); };
   const double h = real(m.d_model), q = real(m.q_width()), out = real(m.o_width());

@@ -18,7 +18,7 @@ struct Found {
 }  // namespace
 
 std::string compare_searches(const Answer& a, int64_t n_trials) {
-  const double best = a.found.best[0].step_s();
+  const double best = a.found.fastest_s;
   std::string out;
   print(out,
         "\nother searches of the same prices, %lld trials, median of %d seeds; all %s layouts: "

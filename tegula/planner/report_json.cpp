@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "tegula/io/json.h"
+#include "tegula/planner/help.h"
 #include "tegula/planner/report.h"
 
 namespace tegula::planner {
@@ -51,11 +52,27 @@ Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) 
   j.set("tflops_model", p.flops_model / p.step_s() / n / 1e12);
   j.set("tflops_hw", p.flops_hw / p.step_s() / n / 1e12);
   j.set("mfu", mfu(a, p));
+  j.set("mfu_of_seen_keys", mfu_of_seen_keys(a, p));
   j.set("hfu", hfu(a, p));
   j.set("peak_bytes", p.peak_bytes());
   j.set("memory", memory_json(p.memory));
   j.set("bubble", p.bubble());
   j.set("exposed_comm_s", p.seconds.exposed_comm());
+  const Waterfall& w = p.seconds;
+  j.set("seconds", Json::object({{"compute", w.compute},
+                                 {"memory", w.memory},
+                                 {"launch", w.launch},
+                                 {"tp", w.tp},
+                                 {"cp", w.cp},
+                                 {"ep", w.ep},
+                                 {"pp", w.pp},
+                                 {"dp", w.dp},
+                                 {"optimizer", w.optimizer},
+                                 {"bubble", w.bubble}}));
+  Json::Array stages;
+  for (const StageMemory& s : StepPricer(a.preset.model, a.params, *a.cluster, a.job).stages(p))
+    stages.push_back(Json::object({{"layers", s.layers}, {"memory", memory_json(s.memory)}}));
+  j.set("stages", std::move(stages));
   j.set("bound_by", p.bound_by());
   return j;
 }
@@ -87,6 +104,7 @@ Json serve_json(const ServePrice& p, const ClusterSpec& c) {
                          {"batch", p.batch},
                          {"ttft_s", p.prefill.total()},
                          {"tpot_s", p.decode.total()},
+                         {"request_s", p.request_s},
                          {"tokens_per_s", p.tokens_per_s},
                          {"tokens_per_s_per_gpu", p.tokens_per_s / real(c.n_devices)},
                          {"weight_bytes", p.weight_bytes},
@@ -158,6 +176,35 @@ Json other_json(const Answer& a) {
   return j;
 }
 
+// The job and the cluster as they were taken, and what a whole run takes.
+void add_question(const Answer& a, Json& j) {
+  const ClusterSpec& c = *a.cluster;
+  j.set("cluster", Json::object({{"device", c.device.name},
+                                 {"n_devices", c.n_devices},
+                                 {"devices_per_node", c.device.devices_per_node},
+                                 {"usable_bytes", usable_bytes(c)},
+                                 {"source", c.device.source}}));
+  if (a.found.best.empty()) return;
+  j.set("job", Json::object({{"seqlen", a.job.seqlen},
+                             {"batch_tokens", a.job.batch_tokens},
+                             {"dtype", number_name(a.job.dtype)},
+                             {"attention", a.job.flash ? kernel_name(a.job.kernel) : "naive"},
+                             {"framework", a.job.framework ? a.job.framework->name : ""},
+                             {"keeps", a.job.is_built ? "built" : "mixed"}}));
+  Json::Array help;
+  for (const Help& h : what_would_help(a))
+    help.push_back(Json::object({{"twice_the", h.what}, {"time", h.time}}));
+  j.set("what_would_help", std::move(help));
+  if (a.tokens_total <= 0) return;
+  const double steps = a.tokens_total / real(a.job.batch_tokens);
+  const double hours = steps * a.found.best[0].step_s() / 3600, devices = real(c.n_devices);
+  j.set("run", Json::object({{"tokens", a.tokens_total},
+                             {"steps", steps},
+                             {"days", hours / 24},
+                             {"device_hours", hours * devices},
+                             {"dollars", hours * devices * c.device.dollars_per_hour}}));
+}
+
 }  // namespace
 
 std::string to_json(const Answer& a) {
@@ -172,9 +219,14 @@ std::string to_json(const Answer& a) {
        {"flops_per_token_train", counted(a.flops.train())},
        {"kv_bytes_per_token", counted(kv_bytes_per_token(a.preset.model, bytes_of(a.job.dtype)))},
        {"layouts", layouts},
+       {"n_equal", a.found.n_equal},
        {"rejected", rejected}});
-  if (!a.preset.notes.empty())
-    j.set("notes", Json::Array(a.preset.notes.begin(), a.preset.notes.end()));
+  std::vector<std::string> notes = a.preset.notes;
+  notes.insert(notes.end(), a.notes.begin(), a.notes.end());
+  if (!notes.empty()) j.set("notes", Json::Array(notes.begin(), notes.end()));
+  if (a.cluster) add_question(a, j);
+  if (!a.why_not_served.empty())
+    j.set("serve", Json::object({{"layouts", Json::Array{}}, {"why_not", a.why_not_served}}));
   if (a.other.kind) j.set("other_kind", other_json(a));
   if (a.serve) j.set("serve", serve_json(a));
   if (!a.compared.empty()) {

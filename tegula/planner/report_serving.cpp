@@ -31,6 +31,8 @@ void row(std::string& out, const ServePrice& p) {
       p.prefill.total(), describe(p.prefill).c_str(), std::string(p.prefill.bound_by()).c_str(),
       1e3 * p.decode.total(), describe(p.decode).c_str(), std::string(p.decode.bound_by()).c_str(),
       p.weight_bytes / 1e9, p.kv_bytes / 1e9);
+  print(out, "     a request takes %.4g s there: %lld at once, %.4g a second\n", p.request_s,
+        static_cast<long long>(p.batch * p.copies), p.sequences_per_s * real(p.copies));
 }
 
 }  // namespace

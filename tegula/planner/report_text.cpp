@@ -1,4 +1,5 @@
 #include "tegula/planner/budget.h"
+#include "tegula/planner/help.h"
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/print.h"
 #include "tegula/planner/report.h"
@@ -53,9 +54,11 @@ void cluster_card(std::string& out, const Answer& a) {
         "cluster     %s x %s: %.4g TFLOP/s in %s (dense), %.4g GB at %.4g GB/s, ridge %.0f; %s a "
         "node, %.4g GB/s between them, %.4g to other nodes\n",
         grouped(c.n_devices).c_str(), d.name.c_str(), d.peak(a.job.dtype) / 1e12,
-        std::string(number_name(a.job.dtype)).c_str(), d.memory_bytes / 1e9,
-        d.memory_bytes_per_s / 1e9, d.ridge(a.job.dtype), grouped(d.devices_per_node).c_str(),
-        d.inside.bytes_per_s / 1e9, d.between.bytes_per_s / 1e9);
+        d.has_bf16 || a.job.dtype != Number::kBf16 ? std::string(number_name(a.job.dtype)).c_str()
+                                                   : "f16, for bf16, which it has not",
+        d.memory_bytes / 1e9, d.memory_bytes_per_s / 1e9, d.ridge(a.job.dtype),
+        grouped(d.devices_per_node).c_str(), d.inside.bytes_per_s / 1e9,
+        d.between.bytes_per_s / 1e9);
 }
 
 void job_card(std::string& out, const Answer& a) {
@@ -66,21 +69,34 @@ void job_card(std::string& out, const Answer& a) {
   if (a.job.framework)
     print(out, "framework   %s: its dtypes, its loss, what it fuses and hides (docs/planner.md)\n",
           std::string(a.job.framework->name).c_str());
+  for (const std::string& note : a.notes) print(out, "note        %s\n", note.c_str());
   print(out, "search      %s layouts, of which %s fit\n", grouped(a.found.n_layouts).c_str(),
         grouped(a.found.n_fit).c_str());
 }
 
+// Where the convention's MFU says little.
+std::string seen_keys(const Answer& a, const StepPrice& p) {
+  if (mfu(a, p) < 1) return "";
+  std::string text;
+  print(text, " by all keys (%.1f %% by those that are seen)", 100 * mfu_of_seen_keys(a, p));
+  return text;
+}
+
 void layout_rows(std::string& out, const Answer& a) {
   out += "\nbest layouts\n";
+  if (a.found.n_equal > 1)
+    print(out, "  the first %lld are equal within 1 %%: the simplest stands first\n",
+          static_cast<long long>(a.found.n_equal));
   for (size_t i = 0; i < a.found.best.size(); ++i) {
     const StepPrice& p = a.found.best[i];
     print(out,
           "  %zu  %s\n     %.4g s a step (%.4g to %.4g), %.4g tokens/s a device, %.4g TFLOP/s, MFU "
-          "%.1f %%, HFU %.1f %%, %.1f GB, bound by %s\n",
+          "%.1f %%%s, HFU %.1f %%, %.1f GB, bound by %s\n",
           i + 1, to_string(p.layout).c_str(), p.step_s(), a.intervals[i].low, a.intervals[i].high,
           real(a.job.batch_tokens) / p.step_s() / real(a.cluster->n_devices),
           p.flops_model / p.step_s() / real(a.cluster->n_devices) / 1e12, 100 * mfu(a, p),
-          100 * hfu(a, p), p.peak_bytes() / 1e9, std::string(p.bound_by()).c_str());
+          seen_keys(a, p).c_str(), 100 * hfu(a, p), p.peak_bytes() / 1e9,
+          std::string(p.bound_by()).c_str());
   }
 }
 
@@ -114,10 +130,6 @@ void best_in_detail(std::string& out, const Answer& a) {
   out += '\n';
   if (p.layout.pp > 1) {
     StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
-    const double rest = w.dp + w.optimizer;
-    if (const auto run = run_pipeline(pricer, p); run.ok())
-      print(out, "            by its schedule entry by entry: %.4g s\n",
-            run->simulated.step_s + rest);
     for (const StepPrice& t : by_every_schedule(pricer, a.preset.model, p.layout)) {
       if (t.layout.turns == p.layout.turns) continue;
       const bool fits = t.peak_bytes() <= usable_bytes(*a.cluster);
@@ -140,34 +152,11 @@ void best_in_detail(std::string& out, const Answer& a) {
 }
 
 // The best layout again on a cluster that is twice as good in one respect.
-void what_would_help(std::string& out, const Answer& a) {
-  const StepPrice& p = a.found.best[0];
+void add_help(std::string& out, const Answer& a) {
   out += "\nwhat would help most (the best layout again)\n";
-  const auto say = [&](const char* what, ClusterSpec c) {
-    StepPricer pricer(a.preset.model, a.params, c, a.job);
-    print(out, "  twice the %-28s %+.1f %% time\n", what,
-          100 * (pricer.price(p.layout).step_s() / p.step_s() - 1));
-  };
-  ClusterSpec c = *a.cluster;
-  for (double& f : c.device.flops_per_s) f *= 2;
-  say("arithmetic", c);
-  c = *a.cluster, c.device.memory_bytes_per_s *= 2;
-  say("memory bandwidth", c);
-  c = *a.cluster, c.device.inside.bytes_per_s *= 2;
-  say("bandwidth within nodes", c);
-  c = *a.cluster, c.device.between.bytes_per_s *= 2;
-  say("bandwidth between nodes", c);
-  Job job = a.job;
-  job.batch_tokens *= 2;
-  StepPricer pricer(a.preset.model, a.params, *a.cluster, job);
-  print(out, "  twice the %-28s %+.1f %% time a token\n", "batch",
-        100 * (pricer.price(p.layout).step_s() / 2 / p.step_s() - 1));
-  if (a.found.with_twice_memory) {
-    const double other = a.found.with_twice_memory->step_s() / p.step_s() - 1;
-    if (other < 0)
-      print(out, "  twice the %-28s %+.1f %% time, by %s\n", "memory", 100 * other,
-            to_string(a.found.with_twice_memory->layout).c_str());
-  }
+  for (const Help& h : what_would_help(a))
+    print(out, "  twice the %-28s %+.1f %% time%s%s\n", h.what, 100 * h.time, h.note,
+          h.by.empty() ? "" : cat(", by ", h.by).c_str());
 }
 
 }  // namespace
@@ -187,7 +176,7 @@ std::string to_text(const Answer& a) {
   if (!a.found.rejected.empty()) out += "\nwhy not\n";
   for (const Rejected& r : a.found.rejected)
     print(out, "  %s\n     %s\n", to_string(r.price.layout).c_str(), r.why.c_str());
-  what_would_help(out, a);
+  add_help(out, a);
   return out;
 }
 

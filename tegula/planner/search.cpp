@@ -112,6 +112,13 @@ struct Named {
   double value;
 };
 
+// How much of a layout has to be run and understood.
+int parts_of(const Layout& l) {
+  return 2 * (l.pp > 1) + (l.pp > 1 && l.turns != Turns::kOneFOneB) + (l.copies() == 2) +
+         (l.tp > 1) + (l.cp > 1) + (l.ep > 1) + (l.zero > 1) + (l.zero > 2) +
+         (l.remat == Remat::kFull);
+}
+
 std::string why_too_large(const StepPrice& p, const StepPrice* best, double usable) {
   const MemoryBytes& m = p.memory;
   std::string text =
@@ -184,6 +191,14 @@ Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& pa
   r.smallest = pricer.price(tally.smallest().layout);
   if (std::isfinite(tally.twice().step_s)) r.with_twice_memory = pricer.price(tally.twice().layout);
   for (const Candidate& c : tally.best()) r.best.push_back(pricer.price(c.layout));
+  const auto behind = std::find_if(r.best.begin(), r.best.end(), [&](const StepPrice& p) {
+    return p.step_s() > (1 + kEqualShare) * r.best[0].step_s();
+  });
+  r.n_equal = behind - r.best.begin();
+  if (!r.best.empty()) r.fastest_s = r.best[0].step_s();
+  std::stable_sort(r.best.begin(), behind, [](const StepPrice& x, const StepPrice& y) {
+    return parts_of(x.layout) < parts_of(y.layout);
+  });
   const StepPrice* best = r.best.empty() ? nullptr : &r.best.front();
   for (const Candidate& c : tally.too_large()) {
     if (best && c.step_s >= best->step_s()) continue;

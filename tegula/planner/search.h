@@ -18,6 +18,7 @@ namespace tegula::planner {
 
 inline constexpr int64_t kMostInterleave = 8, kMostSlices = 16, kMostMicrobatch = 256;
 inline constexpr size_t kBestLayouts = 5;
+inline constexpr double kEqualShare = 0.01;  // of a step: no plan is better than that
 
 struct Rejected {
   StepPrice price;
@@ -26,7 +27,11 @@ struct Rejected {
 };
 
 struct SearchResult {
-  std::vector<StepPrice> best;  // at most kBestLayouts of different meshes, fastest first
+  // At most kBestLayouts of different meshes, fastest first; of those that are equal within
+  // kEqualShare the simplest ones.
+  std::vector<StepPrice> best;
+  int64_t n_equal = 0;  // of them
+  double fastest_s = 0;
   std::vector<Rejected> rejected;
   int64_t n_layouts = 0, n_fit = 0;
   std::optional<StepPrice> smallest;           // least memory of all

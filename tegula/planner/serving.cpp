@@ -200,7 +200,7 @@ Fit fit_of(const ModelSpec& m, const ParamCount& p, const ClusterSpec& c, const 
   Fit f;
   const double e = bytes_of(job.dtype);
   f.weights = e * real(p.total) / real(n);
-  const double whole = kv_bytes_per_token(m, e) * real(job.prompt + job.output);
+  const double whole = cache_bytes(m, e, real(job.prompt + job.output));
   f.kv_of_sequence = whole / (by_batch ? real(n) : real(std::min(n, m.n_kv_heads)));
   const double left = usable_bytes(c) - f.weights;
   if (left <= 0) return f;
@@ -223,7 +223,7 @@ std::optional<ServePrice> price_copy(const ModelSpec& m, const ClusterSpec& c, c
   p.weight_bytes = fit.weights, p.kv_bytes = fit.kv_of_sequence * real(batch);
   // The first token comes out of the prefill.
   const double seconds = real(batch) * p.prefill.total() + (output - 1) * p.decode.total();
-  p.sequences_per_s = real(batch) / seconds;
+  p.sequences_per_s = real(batch) / seconds, p.request_s = seconds;
   p.tokens_per_s = p.sequences_per_s * output * real(p.copies);
   p.dollars_per_million_tokens =
       c.device.dollars_per_hour * real(n * p.copies) / 3600 / p.tokens_per_s * 1e6;
@@ -232,7 +232,7 @@ std::optional<ServePrice> price_copy(const ModelSpec& m, const ClusterSpec& c, c
 
 std::string does_not_fit(const ModelSpec& m, const ClusterSpec& c, const ServeAnswer& a,
                          int64_t batch) {
-  std::string text = cat(m.name, " does not fit on ", c.n_devices, "x", c.device.name, ": ");
+  std::string text = cat(m.name, kDoesNotFit, c.n_devices, "x", c.device.name, ": ");
   text += cat(gb(a.weights_bytes), " of weights and ", gb(a.kv_bytes_per_sequence),
               " of keys and values a sequence");
   if (batch > 0) text += cat(", of which a copy takes ", batch);
@@ -286,14 +286,18 @@ Result<ServeAnswer> plan_serving(const ModelSpec& m, const ParamCount& params, c
   const double e = bytes_of(job.dtype);
   ServeAnswer a;
   a.weights_bytes = e * real(params.total);
-  a.kv_bytes_per_sequence = kv_bytes_per_token(m, e) * real(job.prompt + job.output);
+  a.kv_bytes_per_sequence = cache_bytes(m, e, real(job.prompt + job.output));
   a.compute_bound_batch =
       compute_bound_batch(m, c.device.peak(job.dtype), c.device.memory_bytes_per_s, e);
   if (c.device.host_bytes_per_s > 0)
     a.context_switch_s = 2 * a.kv_bytes_per_sequence / c.device.host_bytes_per_s;
   std::vector<int64_t> most;
-  for (const int64_t n : divisors(c.n_devices)) {
-    if (n > kMostCopyDevices) break;
+  // Groups that divide the devices, and powers of two, beside which some are left over.
+  std::vector<int64_t> sizes = divisors(c.n_devices);
+  for (int64_t n = 2; n < c.n_devices; n *= 2)
+    if (c.n_devices % n != 0) sizes.push_back(n);
+  for (const int64_t n : sizes) {
+    if (n > kMostCopyDevices) continue;
     std::optional<ServePrice> best;
     int64_t max_batch = 0;
     for (const bool by_batch : {false, true}) {

@@ -309,6 +309,18 @@ void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& pri
   }
 }
 
+std::vector<StageMemory> StepPricer::stages(const StepPrice& price) {
+  const Layout& l = price.layout;
+  const RankParams params = rank_params(model_, params_, l);
+  std::vector<StageMemory> all;
+  for (int64_t stage = 0; stage < l.pp; ++stage) {
+    const RankStages held = stages_of(l, stage, price.stage_layers, price.last_layers);
+    all.push_back(
+        {held.layers, stage_memory(model_, l, job_, params, layer(l).activations, stage, held)});
+  }
+  return all;
+}
+
 StepPrice StepPricer::price(const Layout& l) {
   const LayerPrice& p = layer(l);
   StepPrice price;

@@ -62,6 +62,12 @@ struct LayerPrice {
   ActivationBytes activations;
 };
 
+// What a rank of a stage holds.
+struct StageMemory {
+  int64_t layers = 0;
+  MemoryBytes memory;
+};
+
 // Prices layouts of one job. Not safe for several threads: it remembers what layers cost.
 class StepPricer {
  public:
@@ -75,6 +81,8 @@ class StepPricer {
   const LayerPrice& layer(const Layout& layout);
   // Between neighbouring stages, what it reaches.
   Link stage_link(const Layout& layout) const;
+  // Every stage of a priced layout.
+  std::vector<StageMemory> stages(const StepPrice& price);
   const Job& job() const { return job_; }
 
  private:
