@@ -50,6 +50,8 @@ double kernel_seconds(const ThreadPool& pool) {
   return clock_seconds(pool.n_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
 }
 
+double steady_seconds() { return clock_seconds(CLOCK_MONOTONIC); }
+
 double probe_flops(ThreadPool& pool) {
   constexpr int kBursts = 8;
   const int n = pool.n_threads();

@@ -235,6 +235,7 @@ Status Session::run_step(size_t i) {
   const Counters& all = rank_->counters;
   const int64_t math = all.math_flops, executed = all.executed_flops;
   const double start = stats_ ? kernel_seconds(rank_->pool) : 0;
+  const double began_s = stats_ ? steady_seconds() : 0;
   if (on_device_) {
     if (stats_) TEGULA_TRY(rank_->device->mark(0));
     TEGULA_TRY(on_device_->run_step(i));
@@ -249,6 +250,7 @@ Status Session::run_step(size_t i) {
     StepStats& s = (*stats_)[i];
     s.seconds += on_device_ ? TEGULA_TRY(rank_->device->ms_between_marks()) / 1e3
                             : kernel_seconds(rank_->pool) - start;
+    s.began_s = began_s, s.ended_s = steady_seconds();
     s.math_flops += static_cast<double>(counted_since(all.math_flops, math));
     s.executed_flops += static_cast<double>(counted_since(all.executed_flops, executed));
   }

@@ -27,6 +27,7 @@ class MemoryWatch;  // runtime/memory_watch.h
 // allocates.
 struct StepStats {
   double seconds = 0;
+  double began_s = 0, ended_s = 0;  // the last run's, by the machine's steady clock; of a CPU
   double math_flops = 0;
   double executed_flops = 0;
   int64_t launches = 1;  // on a device, of a run: 0 where another step's has it (device_joins.cpp)

@@ -22,6 +22,7 @@ struct RankRun {
   Region arena;  // shared by the plans, which run in turns
   // Of each plan: one, or one for each slot of the sums that it runs on (ir/micro_groups.h).
   std::vector<std::vector<std::unique_ptr<Session>>> sessions;
+  std::vector<std::vector<StepStats>> stats;  // of each plan's steps that are timed
   Region tokens, targets;  // its share of the batch, where other ranks can read it
   int64_t seed = 0;        // of its micro-batch's random numbers
   // Watches the step's plans: its first two runs, or all. None of a device, whose arena is only

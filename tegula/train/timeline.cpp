@@ -1,6 +1,7 @@
 #include "tegula/train/timeline.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 
 #include "tegula/base/algorithm.h"
@@ -18,6 +19,10 @@ constexpr const char* kKindNames[] = {"kernel", "copy", "fill"};  // of DeviceSp
 constexpr const char* kStyle =
     "body{font:14px system-ui,sans-serif;margin:24px;color:#222}td,th{padding:2px 12px 2px "
     "0;text-align:left}td.n,th.n{text-align:right}.wide{overflow-x:auto}";
+
+constexpr const char* kLegend =
+    "<span style=\"color:#3b78c3\">forward</span>, <span style=\"color:#c3553b\">backward</span>, "
+    "<span style=\"color:#3f9150\">update</span>; milliseconds; names on hover.</p>\n";
 
 const char* color_of(Phase phase) {
   return phase == Phase::kForward ? "#3b78c3" : phase == Phase::kBackward ? "#c3553b" : "#3f9150";
@@ -177,11 +182,110 @@ std::string timeline_html(const Timeline& t, std::string_view title) {
                                        : what_is_said(t, end);
   return cat("<!doctype html><html lang=en><meta charset=utf-8><title>", escape_html(title),
              "</title><style>", kStyle, "</style><h1>", escape_html(title), "</h1>\n<p>", said,
-             ". ", t.note.empty() ? "" : cat(escape_html(t.note), ". "),
-             "<span style=\"color:#3b78c3\">forward</span>, <span "
-             "style=\"color:#c3553b\">backward</span>, <span style=\"color:#3f9150\">update</span>;"
-             " milliseconds; names on hover.</p>\n",
-             svg, "<h2>By kernel</h2>\n", table(t.events, all), "</html>\n");
+             ". ", t.note.empty() ? "" : cat(escape_html(t.note), ". "), kLegend, svg,
+             "<h2>By kernel</h2>\n", table(t.events, all), "</html>\n");
+}
+
+std::string bars_of_rank(int64_t rank, const Plan& plan, std::span<const StepStats> stats) {
+  std::string text;
+  for (size_t i = 0; i < plan.steps.size() && i < stats.size(); ++i) {
+    const Step& s = plan.steps[i];
+    if (stats[i].ended_s <= 0) continue;
+    char times[64];
+    std::snprintf(times, sizeof times, "%.6f\t%.6f", 1e3 * stats[i].began_s,
+                  1e3 * stats[i].ended_s);
+    text += cat(rank, '\t', s.op->collective ? 1 : 0, '\t', static_cast<int>(s.phase), '\t', times,
+                '\t', s.op->name,
+                s.starts >= 0 ? " begins"
+                : s.ends >= 0 ? " ends"
+                              : "",
+                '\t', plan.name, '\t', s.scope, '\n');
+  }
+  return text;
+}
+
+namespace {
+
+// A line of bars_of_rank.
+struct RankBar {
+  int64_t rank = 0;
+  bool is_exchange = false;
+  Phase phase = Phase::kForward;
+  double begin_ms = 0, end_ms = 0;
+  std::string what;
+};
+
+Result<RankBar> read_bar(std::string_view line) {
+  std::vector<std::string> f(1);
+  for (const char c : line)
+    if (c == '\t')
+      f.emplace_back();
+    else
+      f.back() += c;
+  const auto number = [&](size_t i) { return std::strtod(f[i].c_str(), nullptr); };
+  if (f.size() != 8) return internal_error(cat("a bar has ", f.size(), " fields, not 8"));
+  const double phase = number(2);
+  if (phase < 0 || phase > static_cast<double>(Phase::kUpdate))
+    return internal_error(cat("a bar has the phase ", f[2]));
+  RankBar b{static_cast<int64_t>(number(0)), number(1) != 0,
+            static_cast<Phase>(static_cast<int>(phase)), number(3), number(4)};
+  b.what = cat(f[5], " of ", f[6], f[7].empty() ? "" : ", ", f[7]);
+  return b;
+}
+
+Result<std::vector<RankBar>> read_bars(std::span<const std::string> texts, int64_t n_ranks) {
+  std::vector<RankBar> bars;
+  for (std::string_view text : texts)
+    while (!text.empty()) {
+      const size_t n = std::min(text.find('\n'), text.size());
+      bars.push_back(TEGULA_TRY(read_bar(text.substr(0, n))));
+      if (bars.back().rank < 0 || bars.back().rank >= n_ranks)
+        return internal_error(cat("a bar of rank ", bars.back().rank, " of ", n_ranks));
+      text.remove_prefix(std::min(n + 1, text.size()));
+    }
+  double first = bars.empty() ? 0 : bars[0].begin_ms;
+  for (const RankBar& b : bars) first = std::min(first, b.begin_ms);
+  for (RankBar& b : bars) b.begin_ms -= first, b.end_ms -= first;
+  return bars;
+}
+
+}  // namespace
+
+Result<std::string> ranks_html(std::span<const std::string> texts, int64_t n_ranks,
+                               std::string_view title) {
+  const std::vector<RankBar> bars = TEGULA_TRY(read_bars(texts, n_ranks));
+  double all = 1e-6;
+  for (const RankBar& b : bars) all = std::max(all, b.end_ms);
+  const double scale = (kWidth - kLeft - 20) / all;
+  const double bottom = kRow * static_cast<double>(2 * n_ranks);
+  std::string svg = cat("<div class=wide><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
+                        kWidth, "\" height=\"", bottom + 24, "\">\n");
+  std::vector<double> computes(static_cast<size_t>(n_ranks)), exchanges(computes.size());
+  for (size_t row = 0; row < 2 * computes.size(); ++row)
+    svg += cat("<text x=\"4\" y=\"", fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"),
+               "\" font-size=\"13\">", row % 2 == 0 ? cat("rank ", row / 2) : "exchanges",
+               "</text>\n");
+  for (const RankBar& b : bars) {
+    const auto rank = static_cast<size_t>(b.rank);
+    (b.is_exchange ? exchanges : computes)[rank] += b.end_ms - b.begin_ms;
+    svg += rect(b.begin_ms, b.end_ms, scale, 2 * rank + (b.is_exchange ? 1 : 0), color_of(b.phase),
+                cat(b.what, ": ", fixed(b.end_ms - b.begin_ms, "%.4f"), " ms from ",
+                    fixed(b.begin_ms, "%.4f")));
+  }
+  svg += axis(all, scale, bottom) + "</svg></div>\n";
+  std::string sums =
+      "<table><tr><th>rank</th><th class=n>computes, ms</th><th class=n>exchanges and waits, "
+      "ms</th>"
+      "<th class=n>neither, ms</th></tr>\n";
+  for (size_t r = 0; r < computes.size(); ++r)
+    sums += cat("<tr><td>", r, "</td><td class=n>", fixed(computes[r], "%.4f"), "</td><td class=n>",
+                fixed(exchanges[r], "%.4f"), "</td><td class=n>",
+                fixed(all - computes[r] - exchanges[r], "%.4f"), "</td></tr>\n");
+  return cat("<!doctype html><html lang=en><meta charset=utf-8><title>", escape_html(title),
+             "</title><style>", kStyle, "</style><h1>", escape_html(title),
+             "</h1>\n<p>The last step, ", fixed(all, "%.4f"),
+             " ms from its first op to its last one, by the machine's clock. ", kLegend, svg,
+             "<h2>By rank</h2>\n", sums, "</table></html>\n");
 }
 
 Result<std::string> timeline_page(const Trainer& trainer, const TrainSummary& summary) {
@@ -191,6 +295,13 @@ Result<std::string> timeline_page(const Trainer& trainer, const TrainSummary& su
   const int64_t parts = trainer.config().accumulate;
   const std::string of =
       cat(trainer.config().model.type, ", ", trainer.config().dtype, ", ", plan.target.name);
+  if (const auto& bars = trainer.rank_bars(); !bars.empty()) {
+    const Mesh& mesh = trainer.config().mesh;
+    return ranks_html(bars, mesh.n_ranks(),
+                      cat(parts > 1 ? "The last micro-batch of a step, and its update, on "
+                                    : "A training step on ",
+                          to_text(mesh), ": ", of));
+  }
   const RunTrace& trace = trainer.trace();
   Timeline t;
   t.step_ms = summary.step_ms;

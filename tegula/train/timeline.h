@@ -19,6 +19,8 @@
 
 namespace tegula {
 
+// On several ranks of a mesh each has two rows, of what it computes and of what it exchanges with
+// others, waiting included: a bar is an op as the last step ran it, by the machine's steady clock.
 enum class Queue : uint8_t { kProducts, kKernels, kCopies, kHost };
 
 struct TimelineEvent {
@@ -43,6 +45,12 @@ std::vector<TimelineEvent> timeline_of(const Plan& plan, std::span<const StepSta
 // each step; where they are not as many, they have names of their own and no op.
 std::vector<TimelineEvent> placed_events(const Plan& plan, std::span<const int64_t> launches,
                                          std::span<const DeviceSpan> spans);
+
+// A rank's bars as a text, a line each, for whoever draws all ranks.
+std::string bars_of_rank(int64_t rank, const Plan& plan, std::span<const StepStats> stats);
+// The page of all ranks' bars. Error: a text that bars_of_rank did not write.
+Result<std::string> ranks_html(std::span<const std::string> bars, int64_t n_ranks,
+                               std::string_view title);
 
 std::string timeline_html(const Timeline& timeline, std::string_view title);
 

@@ -13,6 +13,7 @@
 #include "tegula/train/deal.h"
 #include "tegula/train/device_memory.h"
 #include "tegula/train/ranks.h"
+#include "tegula/train/timeline.h"
 
 namespace tegula {
 
@@ -377,6 +378,27 @@ void Trainer::measure_memory(TrainSummary& sum) const {
   sum.process_allocated_before_bytes = before_.allocated_bytes;
 }
 
+// The first rank's step for the report, and all that ranks do for a timeline of them.
+void Trainer::time_steps(bool is_timed) {
+  const bool draws_all = !config_.timeline.empty() && !is_alone();
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    for (size_t i = 0; i < plans_.size(); ++i)
+      if (i != kEval && (draws_all || (r == 0 && i == kStep)))
+        for (const auto& session : ranks_[r]->sessions[i])
+          session->collect(is_timed ? &ranks_[r]->stats[i] : nullptr);
+}
+
+Status Trainer::exchange_bars() {
+  if (config_.timeline.empty() || is_alone()) return {};
+  std::string own;
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    for (size_t i = 0; i < plans_.size(); ++i)
+      own += bars_of_rank(group_.first_rank() + static_cast<int64_t>(r),
+                          ranks_[r]->sessions[i][0]->plan(), ranks_[r]->stats[i]);
+  rank_bars_ = TEGULA_TRY(group_.segment().exchange(own));
+  return {};
+}
+
 // Every process's ranks, and what they make together.
 Status Trainer::exchange_counts(TrainSummary& sum) {
   TEGULA_TRY(exchange(group_, sum.ranks));
@@ -431,12 +453,15 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   TrainSummary sum;
   std::vector<double> times;
   StepReport report;
-  const auto& main = ranks_[0]->sessions[kStep];
   const size_t n_own = ranks_.size();
   const auto first_rank = static_cast<size_t>(group_.first_rank());
   sum.ranks.resize(static_cast<size_t>(n_ranks()));
   const int64_t first = step_;
-  stats_.assign(main[0]->plan().steps.size(), {});
+  for (const auto& run : ranks_) {
+    run->stats.assign(plans_.size(), {});
+    for (size_t i = 0; i < plans_.size(); ++i)
+      run->stats[i].resize(run->sessions[i][0]->plan().steps.size());
+  }
   while (step_ < config_.steps && !TEGULA_TRY(is_stopped(stop))) {
     const int64_t done = step_ - first;
     std::vector<int64_t> math, executed, sent;  // of each rank, micro-batches and update
@@ -446,7 +471,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
       sent.push_back(group_.sent_bytes(static_cast<int64_t>(first_rank + r)));
     }
     const bool is_timed = done >= 2 && (!ranks_[0]->rank.device || done < 2 + kTimedDeviceSteps);
-    for (const auto& session : main) session->collect(is_timed ? &stats_ : nullptr);
+    time_steps(is_timed);
     Device* const traced =
         done + 1 == kTracedStep && !config_.timeline.empty() ? ranks_[0]->rank.device : nullptr;
     if (traced) begin_trace(*traced, trace_);
@@ -495,6 +520,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   }
   measure_memory(sum);
   TEGULA_TRY(exchange_counts(sum));
+  TEGULA_TRY(exchange_bars());
   sum.compile_ms = compile_ms_;
   sum.device = plan().target.name;
   if (Device* device = ranks_[0]->rank.device)

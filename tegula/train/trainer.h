@@ -129,7 +129,9 @@ class Trainer {
   const StepCost& cost() const { return cost_; }
   int64_t recomputed_flops() const { return recomputed_flops_; }  // of cost()
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
-  const std::vector<StepStats>& step_stats() const { return stats_; }
+  const std::vector<StepStats>& step_stats() const { return ranks_[0]->stats[kStep]; }
+  // With --timeline on several ranks: when each of theirs ran last, as texts (train/timeline.h).
+  const std::vector<std::string>& rank_bars() const { return rank_bars_; }
   int64_t timed_steps() const { return timed_steps_; }
   // With --timeline, on a device: step kTracedStep of the run, a replayed graph. And how many
   // launches each step of plan() has in it.
@@ -197,6 +199,8 @@ class Trainer {
   void give_batch(size_t which, int64_t rank);
   Status watched_step(StepReport& report, int64_t done);
   void measure_memory(TrainSummary& sum) const;
+  void time_steps(bool is_timed);
+  Status exchange_bars();
   int64_t sent_bytes_a_step(int64_t rank) const;  // planned
 
   TrainConfig config_;
@@ -228,7 +232,7 @@ class Trainer {
   std::optional<BestCheckpoint> best_;  // of this run and those that it goes on from
   double bytes_per_token_ = 0;          // of the validation split; 0: not counted yet
   double compile_ms_ = 0;
-  std::vector<StepStats> stats_;  // of rank 0's steps
+  std::vector<std::string> rank_bars_;  // by process
   int64_t timed_steps_ = 0;
   RunTrace trace_;
 };

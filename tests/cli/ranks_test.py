@@ -1,7 +1,9 @@
 """Training over the ranks of a mesh: in mode exact the files of one rank, byte for byte, and what a rank does, holds and
 sends as `tegula plan --mesh` says."""
 
+import itertools
 import json
+import re
 import unittest
 
 from case import CliTest
@@ -240,6 +242,29 @@ class Ranks(CliTest):
         self.train("many", *flags, "--mesh", "dp=4")
         self.train("many", "--lr-decay-steps", "6", "--steps", "6", "--resume", "--mesh", "tp=2")
         self.assertEqual(self.files("one"), self.files("many"))
+
+    def test_a_timeline_draws_all_ranks(self):
+        """By one clock, in processes, too: who exchanges something is there when the others are."""
+        page = self.dir / "timeline.html"
+        for processes, accumulate, title in ((1, 1, "A training step on dp=4: gpt2, f32"),
+                                             (2, 2, "The last micro-batch of a step, and its update, on dp=4: gpt2, f32")):
+            with self.subTest(processes=processes):
+                self.train("out", "--overwrite", "--model", "gpt2", "--steps", 4, "--mesh", "dp=4", "--processes", processes,
+                           "--accumulate", accumulate, "--zero", processes - 1, "--timeline", page)
+                text = page.read_text()
+                self.assertIn(f"<h1>{title}", text)
+                self.assertEqual(re.findall(r">rank (\d+)</text>", text), ["0", "1", "2", "3"])
+                bars = [[] for _ in range(8)]  # of each row: op, begin, end
+                for y, what, ms, begin in re.findall(r'y="(\d+)" width=[^>]+><title>([^:]+): ([\d.]+) ms from ([\d.]+)<', text):
+                    bars[int(y) // 34].append((what, float(begin), float(begin) + float(ms)))
+                for rank in range(4):
+                    self.assertEqual([what for what, _, _ in bars[2 * rank + 1]], [what for what, _, _ in bars[1]])
+                    both = sorted(bars[2 * rank] + bars[2 * rank + 1], key=lambda bar: bar[1])
+                    self.assertTrue(all(a[2] <= b[1] + .001 for a, b in itertools.pairwise(both)))  # one op after another
+                together = [k for k, (what, _, _) in enumerate(bars[1]) if re.match(r"all_reduce of (train_step|update)", what)]
+                self.assertGreater(len(together), 0)
+                for k in together:
+                    self.assertLessEqual(max(bars[row][k][1] for row in (1, 3, 5, 7)), min(bars[row][k][2] for row in (1, 3, 5, 7)))
 
     def test_what_cannot_be_is_refused_with_its_numbers(self):
         def refused(*flags):
