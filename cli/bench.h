@@ -94,5 +94,7 @@ Status bench_on_cuda(const BenchWork& work, const BenchOptions& options,
 
 // Adds `tegula bench comm`.
 void add_bench_comm(const Command& bench, int& exit_code);
+// Adds `tegula bench pipeline`.
+void add_bench_pipeline(const Command& bench, int& exit_code);
 
 }  // namespace tegula::cli

@@ -152,6 +152,11 @@ Flag Command::add_option(const std::string& name, std::vector<std::string>& valu
   return Flag(app_->add_option(name, value, doc));
 }
 
+Flag Command::add_option(const std::string& name, std::vector<int64_t>& value,
+                         const std::string& doc) const {
+  return Flag(app_->add_option(name, value, doc));
+}
+
 Flag Command::add_option(const std::string& name, std::vector<double>& value,
                          const std::string& doc) const {
   return Flag(app_->add_option(name, value, doc));

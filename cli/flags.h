@@ -99,6 +99,8 @@ class Command {
   Flag add_option(const std::string& name, double& value, const std::string& doc) const;
   Flag add_option(const std::string& name, std::vector<std::string>& value,
                   const std::string& doc) const;
+  Flag add_option(const std::string& name, std::vector<int64_t>& value,
+                  const std::string& doc) const;
   Flag add_option(const std::string& name, std::vector<double>& value,
                   const std::string& doc) const;
   Flag add_option(const std::string& name, const std::string& doc) const;  // kept, for value()

@@ -10,6 +10,7 @@
 #include "cli/plan_conv.h"
 #include "cli/plan_graph.h"
 #include "cli/plan_measure.h"
+#include "cli/plan_pipeline.h"
 #include "cli/plan_print.h"
 #include "cli/plan_ranks.h"
 #include "cli/plan_sharding.h"
@@ -26,6 +27,7 @@
 #include "tegula/runtime/measured_target.h"
 #include "tegula/text/tokenizer.h"
 #include "tegula/train/device_memory.h"
+#include "tegula/train/pipeline.h"
 #include "tegula/train/step.h"
 
 namespace tegula::cli {
@@ -160,6 +162,7 @@ Status run(const Options& o) {
     return plan_sharding(c, sharding);
   }
   if (!o.graph.empty()) return print_graph(c, target, o.graph);
+  if (has_pipeline(c)) return plan_pipeline(c, target);
   if (c.mesh.n_ranks() > 1) return plan_ranks(c, target);
   const auto all = TEGULA_TRY(fit_device(c, target));
   Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));

@@ -134,7 +134,7 @@ Json rank_json(const RankRow& r) {
   return j;
 }
 
-void print_json(const Planned& p, const Stages& stages) {
+void print_json(const Planned& p, std::string_view schedule) {
   Json::Array list, parts, ranks, slices;
   for (const StageRow& r : p.stages)
     list.push_back(Json::object({{"from", r.from},
@@ -151,7 +151,7 @@ void print_json(const Planned& p, const Stages& stages) {
                                   {"stage", p.program.parts[i].stage},
                                   {"flops", p.whole.plans[i]->flops()},
                                   {"seconds", p.part_seconds[i]}}));
-  Json j = Json::object({{"schedule", stages.schedule},
+  Json j = Json::object({{"schedule", std::string(schedule)},
                          {"micro_batches", p.program.n_micro_batches},
                          {"seconds", p.simulated.step_s},
                          {"bubble", p.simulated.bubble},
@@ -171,11 +171,11 @@ std::string list_of(const std::vector<T>& numbers) {
   return out;
 }
 
-void print_text(const Planned& p, const Stages& stages, bool is_priced) {
+void print_text(const Planned& p, const Stages& stages, std::string_view schedule, bool is_priced) {
   const double mib = 1 << 20;
   std::printf("stages      %zu on %zu ranks, %d micro-batches", p.stages.size(), p.ranks.size(),
               p.program.n_micro_batches);
-  std::printf(", schedule %s\n", stages.schedule.c_str());
+  std::printf(", schedule %s\n", std::string(schedule).c_str());
   if (!p.slice_tokens.empty())
     std::printf("slices      %s tokens\n", list_of(p.slice_tokens).c_str());
   std::printf("            %5s  %-12s %10s %10s %10s %10s %10s\n", "stage", "from", "forward",
@@ -235,7 +235,7 @@ Result<std::vector<PartTime>> part_times(TrainConfig c, const Target& target, co
 }
 
 Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const Stages& stages) {
-  const ScheduleDef* def = TEGULA_TRY(find_schedule(stages.schedule));
+  const ScheduleDef* def = TEGULA_TRY(find_schedule(c.schedule));
   ScheduleShape shape =
       default_shape(*def, static_cast<int>(stages.n), static_cast<int>(c.accumulate));
   if (stages.ranks > 0) shape.n_ranks = static_cast<int>(stages.ranks);
@@ -271,12 +271,6 @@ Flag add_stages(const Command& cmd, Stages& s) {
   const auto stages =
       cmd.add_option("--stages", s.n, "Cut the step at layers: what each stage costs and waits");
   whole(stages, 1, 1 << 10);
-  std::vector<std::string> schedules;
-  for (const ScheduleDef* def : all_schedules()) schedules.emplace_back(def->name);
-  one_of(cmd.add_option("--schedule", s.schedule,
-                        "Who runs which part of which micro-batch when, with --stages"),
-         schedules)
-      .needs(stages);
   whole(cmd.add_option("--ranks", s.ranks,
                        "Of the pipeline; 0: one for each stage, or for two "
                        "where the schedule wants it"),
@@ -318,6 +312,7 @@ Status plan_stages(const TrainConfig& c, const Target& target, const Stages& sta
   if (stages.n > c.model.n_layers)
     return invalid_argument(cat("--stages ", stages.n, ": ", c.model.type, " has ",
                                 c.model.n_layers, " layers, and a stage has one at least"));
+  const std::string_view schedule = TEGULA_TRY(find_schedule(c.schedule))->name;
   const Planned p = TEGULA_TRY(plan_schedule(c, target, stages));
   if (!stages.gantt.empty()) {
     if (!(p.simulated.step_s > 0))
@@ -328,12 +323,12 @@ Status plan_stages(const TrainConfig& c, const Target& target, const Stages& sta
     char bubble[32];
     std::snprintf(bubble, sizeof bubble, "%.1f %%", 100 * p.simulated.bubble);
     const std::string title =
-        cat(stages.schedule, ": ", p.stages.size(), " stages on ", p.ranks.size(), " ranks, ",
+        cat(schedule, ": ", p.stages.size(), " stages on ", p.ranks.size(), " ranks, ",
             p.program.n_micro_batches, " micro-batches; ", bubble, " of the time is spent waiting");
     TEGULA_TRY(write_result(stages.gantt, gantt_svg(p.program, p.simulated, title)));
   }
-  c.json ? print_json(p, stages)
-         : print_text(p, stages, target.bytes_per_s > 0 || !stages.part_ms.empty());
+  c.json ? print_json(p, schedule)
+         : print_text(p, stages, schedule, target.bytes_per_s > 0 || !stages.part_ms.empty());
   return {};
 }
 

@@ -12,7 +12,6 @@ namespace tegula::cli {
 
 struct Stages {
   int64_t n = 1;
-  std::string schedule = "one_f_one_b";
   int64_t ranks = 0;   // 0: as many as the schedule has by default
   int64_t slices = 1;  // of a micro-batch's tokens
   double latency_us = 0, link_gb_per_s = 0;

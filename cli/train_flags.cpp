@@ -10,8 +10,10 @@
 #include "tegula/models/checkpoint.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/row_region.h"
+#include "tegula/plan/schedule.h"
 #include "tegula/text/tokenizer.h"
 #include "tegula/train/loss_scale.h"
+#include "tegula/train/pipeline.h"
 #include "tegula/train/ranks.h"
 
 namespace tegula::cli {
@@ -206,8 +208,29 @@ Status check_size(const TrainConfig& c) {
 void add_mesh(const Command& cmd, std::string& mesh) {
   cmd.add_option(
          "--mesh", mesh,
-         "Ranks by axis: dp cuts the batch, tp heads and widths, cp the sequence, ep experts")
+         "Ranks by axis: dp cuts the batch, tp heads and widths, cp the sequence, ep experts, pp "
+         "layers")
       .type_name("AXIS=N,...");
+}
+
+// Of the ranks of pp.
+void add_pipeline(const Command& cmd, TrainConfig& c) {
+  std::vector<std::string> schedules;
+  for (const ScheduleDef* def : all_schedules()) {
+    if (!def->known_as.empty()) schedules.emplace_back(def->known_as);
+    schedules.emplace_back(def->name);
+  }
+  one_of(cmd.add_option("--schedule", c.schedule,
+                        "Who of pp runs which part of which of --accumulate's micro-batches when"),
+         schedules);
+  whole(cmd.add_option("--interleave", c.interleave,
+                       "Stages of each rank of pp; 0: as many as the schedule has"),
+        0, 1 << 10);
+  cmd.add_option("--stages-at", c.stages_at,
+                 "Layers with which the stages of pp begin: 0,7,12; default: balanced")
+      .default_str("")
+      .split_at(',')
+      .type_name("L,L,...");
 }
 
 // A plan's ranks may be a pipeline's.
@@ -253,6 +276,7 @@ void TrainFlags::add_to(const Command& cmd, Purpose purpose) {
               "ZeRO: 1: dp splits optimizer state; 2: sums of gradients, too; 3: weights, too"),
           0, 3);
   }
+  if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) add_pipeline(cmd, c);
   if (purpose == Purpose::kTrain) add_processes(cmd, c, ranks);
   one_of(cmd.add_option("--dtype", c.dtype,
                         "f32; bf16, or f16 with a scaled loss, with f32 master weights"),
@@ -337,6 +361,18 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
     return invalid_argument("--init-from brings the tokenizer of its model: leave out --tokenizer");
   if (is_said("--ring") && c.mesh.find("cp") < 0)
     return invalid_argument("--ring is of the ranks that share a sequence: give --mesh an axis cp");
+  // --stages of tegula plan has a schedule, too.
+  for (const char* flag : {"--schedule", "--interleave", "--stages-at"})
+    if (is_said(flag) && !has_pipeline(c) &&
+        (flag != std::string("--schedule") || !is_given("--stages")))
+      return invalid_argument(cat(
+          flag, " is of the ranks of a pipeline: give --mesh an axis pp of two or more",
+          cmd_.find_flag("--stages") && flag == std::string("--schedule") ? ", or --stages" : ""));
+  if (has_pipeline(c) && !c.timeline.empty())
+    return invalid_argument(
+        "--timeline does not draw a pipeline's ranks yet: leave it out, or draw its schedule with "
+        "tegula plan --stages --gantt");
+  if (has_pipeline(c) && !c.resume && c.init_from.empty()) TEGULA_TRY(schedule_of(c));
   if (c.zero > 0 && c.mesh.find("dp") < 0)
     return invalid_argument("--zero splits state over dp: give --mesh an axis dp");
   for (const char* flag : {"--loss-scale", "--loss-scale-every"})

@@ -125,6 +125,7 @@ class Builder {
   // Nodes added from now on have this origin (gradients carry their forward node's); none: the
   // caller's line, and the Scope they are written in.
   void set_origin(std::optional<Origin> origin) { origin_ = origin; }
+  const std::optional<Origin>& origin() const { return origin_; }
   // Nodes added from now on belong to this phase.
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }

@@ -14,6 +14,8 @@
 #pragma once
 
 #include <bit>
+#include <string>
+#include <string_view>
 
 #include "tegula/ir/sum_shards.h"
 
@@ -35,5 +37,15 @@ struct MicroGroups {
   }
   int64_t n_slots() const { return std::bit_width(static_cast<uint64_t>(groups)); }
 };
+
+// Sums of gradients are state, one of each slot: names of a step's results that hold the gradients
+// ("grad.w"), of the next slot's, for whoever adds two, and of slots behind the first.
+inline constexpr std::string_view kSumOfGradients = "grad.", kNextSum = "next.grad.",
+                                  kPendingSum = "pending.";
+// "grad.w", "next.grad.w", "pending.1.grad.w"
+bool is_sum_of_gradients(std::string_view name);
+// The store's name of a parameter of micro_step or join that runs on a slot of the stack. Sums of
+// slot 0, which the update reads, and whatever is no sum, have their own names.
+std::string name_at_slot(std::string_view param, int64_t slot);
 
 }  // namespace tegula

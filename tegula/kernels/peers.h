@@ -46,6 +46,9 @@ class Peers {
   // The group's errand of that number along the axis, the same on all of its ranks. Made when it is
   // first asked for; lives as long as the group.
   virtual Errand& errand(std::string_view axis, int number) = 0;
+  // The same of two ranks alone: this one and the one at place `other` along the axis, which must
+  // be one that gives and takes between two (ranks of a pipeline).
+  virtual Errand& errand_with(std::string_view axis, int64_t other, int number) = 0;
 };
 
 // A collective in the background: post() shows this rank's tensors and says what it needs of the

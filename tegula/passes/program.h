@@ -6,8 +6,8 @@
 // the value lies and nothing is copied.
 //
 // Parts of one stage and micro-batch run in the order of their kinds; forward parts from the first
-// stage to the last, backward parts from the last to the first, and the three parts of the update
-// after all micro-batches.
+// stage to the last, backward parts from the last to the first, and the three or five parts of
+// the update after all micro-batches.
 #pragma once
 
 #include <string>
@@ -23,6 +23,9 @@ enum class PartKind : uint8_t {
   kForward,         // F: activations
   kBackward,        // B: gradients of the stage's input; with no W, of its weights too
   kWeightGradient,  // W: what is left of the backward part, which no other stage waits for
+  kFirstNorm,       // what is asked of the stage's gradients first, where the norm asks twice: the
+                    // largest, by which squares are scaled
+  kFirstTotal,      // what is known of it once for all stages
   kNorm,            // what the whole step wants to know of the stage's gradients
   kTotal,           // what is known once for all stages: the gradient's norm, whether it is finite
   kUpdate,          // U: new weights and optimizer state
@@ -43,6 +46,7 @@ struct Flow {
   Type type;
   int from = 0;         // part
   std::vector<int> to;  // parts, in order
+  bool is_sum = false;  // over micro-batches: state of the parts, which lies where it is made
 };
 
 struct Program {

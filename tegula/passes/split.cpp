@@ -10,8 +10,9 @@
 namespace tegula {
 
 std::string_view name_of(PartKind kind) {
-  constexpr std::string_view kNames[] = {"whole", "forward", "backward", "weight_gradient",
-                                         "norm",  "total",   "update"};
+  constexpr std::string_view kNames[] = {"whole",      "forward",     "backward", "weight_gradient",
+                                         "first_norm", "first_total", "norm",     "total",
+                                         "update"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -30,36 +31,53 @@ bool is_within(std::string_view scope, std::string_view outer) {
   return scope.starts_with(outer) && (scope.size() == outer.size() || scope[outer.size()] == '.');
 }
 
+// What a function has: a whole step, or one of the two that a step of one stage was split into.
+enum class Extent : uint8_t { kStep, kMicroStep, kUpdate };
+
 class Splitter {
  public:
-  Splitter(Module& module, FuncId step, const SplitOptions& options)
-      : m_(module), f_(module[step]), options_(options) {
+  Splitter(Module& module, FuncId step, const SplitOptions& options, Extent extent = Extent::kStep)
+      : m_(module), f_(module[step]), options_(options), extent_(extent) {
     program_.n_stages = static_cast<int>(options.cuts.size()) + 1;
     program_.n_micro_batches = options.n_micro_batches;
   }
 
-  Result<Program> run() {
+  // `of_scope`: an update's, since it has no forward part of its own.
+  Result<Program> run(const std::vector<int>* of_scope = nullptr) {
     find_movable();
-    TEGULA_TRY(find_forward_stages());
+    if (of_scope) {
+      stage_.assign(f_.nodes.size(), kNoStage), of_scope_ = *of_scope;
+      of_scope_.resize(m_.scopes.size(), kNoStage);
+    } else {
+      TEGULA_TRY(find_forward_stages());
+    }
     find_backward_stages();
-    find_update_parts();
-    TEGULA_TRY(name_gradients());
+    TEGULA_TRY(find_update_parts());
+    if (extent_ == Extent::kStep) TEGULA_TRY(name_gradients());
     make_parts();
     find_flows();
     TEGULA_TRY(check_flows());
     for (size_t part = 0; part < program_.parts.size(); ++part) TEGULA_TRY(emit(part));
     return std::move(program_);
   }
+  const std::vector<int>& of_scope() const { return of_scope_; }
 
  private:
-  bool is_update(const Node& n) const { return n.phase == Phase::kUpdate; }
+  // A micro step's sums belong to the gradients that they sum.
+  bool is_update(const Node& n) const {
+    return n.phase == Phase::kUpdate && extent_ != Extent::kMicroStep;
+  }
+  bool is_backward(const Node& n) const { return n.phase != Phase::kForward && !is_update(n); }
   bool is_one_stage() const { return program_.n_stages == 1; }
 
   // Made anew by whoever reads it: what depends on weights alone, and views.
   void find_movable() {
     of_weights_.resize(f_.values.size());
     movable_.resize(f_.nodes.size());
-    for (const Param& p : f_.params) of_weights_[p.value] = p.role != Role::kInput;
+    // Sums that an update reads are what a step's gradients are: nobody makes anew what is of them.
+    for (const Param& p : f_.params)
+      of_weights_[p.value] =
+          p.role != Role::kInput && !(extent_ == Extent::kUpdate && p.name.starts_with(kGradient));
     for (NodeId i = 0; i < f_.nodes.size(); ++i) {
       const Node& n = f_.nodes[i];
       const bool free = !n.op->has_effect && std::all_of(n.inputs.begin(), n.inputs.end(),
@@ -121,12 +139,12 @@ class Splitter {
   void find_backward_stages() {
     for (NodeId i = 0; i < f_.nodes.size(); ++i) {
       const Node& n = f_.nodes[i];
-      if (n.phase != Phase::kBackward) continue;
+      if (!is_backward(n)) continue;
       int at = of_scope_[n.origin.scope];
       if (m_.scopes[n.origin.scope].empty() || at == kNoStage) {
         at = program_.n_stages - 1;
         for (ValueId v : n.inputs)
-          if (const NodeId s = source(v); s != kNone && f_.nodes[s].phase == Phase::kBackward)
+          if (const NodeId s = source(v); s != kNone && is_backward(f_.nodes[s]))
             at = std::min(at, stage_[s]);
       }
       stage_[i] = at;
@@ -136,10 +154,10 @@ class Splitter {
     waited_for_.assign(f_.nodes.size(), 0);
     for (auto i = static_cast<NodeId>(f_.nodes.size()); i-- > 0;) {
       const Node& n = f_.nodes[i];
-      if (n.phase != Phase::kBackward) continue;
+      if (!is_backward(n)) continue;
       for (ValueId v : n.inputs) {
         const NodeId s = source(v);
-        if (s == kNone || f_.nodes[s].phase != Phase::kBackward) continue;
+        if (s == kNone || !is_backward(f_.nodes[s])) continue;
         if (stage_[s] != stage_[i] || waited_for_[i]) waited_for_[s] = 1;
       }
     }
@@ -147,9 +165,9 @@ class Splitter {
 
   // Parts of an update with several stages: nodes without a scope are common to all; what they need
   // of a stage's gradients is that stage's kNorm.
-  void find_update_parts() {
-    is_norm_.assign(f_.nodes.size(), 0);
-    if (is_one_stage()) return;
+  Status find_update_parts() {
+    is_norm_.assign(f_.nodes.size(), 0), round_.assign(f_.nodes.size(), 0);
+    if (is_one_stage()) return {};
     for (auto i = static_cast<NodeId>(f_.nodes.size()); i-- > 0;) {
       const Node& n = f_.nodes[i];
       if (!is_update(n) || movable_[i]) continue;
@@ -161,6 +179,20 @@ class Splitter {
             s != kNone && is_update(f_.nodes[s]) && !m_.scopes[f_.nodes[s].origin.scope].empty())
           is_norm_[s] = 1;
     }
+    // A stage that reads what is known once is asked again.
+    for (NodeId i = 0; i < f_.nodes.size(); ++i) {
+      const Node& n = f_.nodes[i];
+      if (!is_update(n) || movable_[i]) continue;
+      const bool is_common = stage_[i] == kNoStage;
+      for (ValueId v : n.inputs)
+        if (const NodeId s = source(v); s != kNone && is_update(f_.nodes[s]))
+          round_[i] =
+              std::max(round_[i], round_[s] + (stage_[s] == kNoStage && !is_common ? 1 : 0));
+      if (is_common || is_norm_[i]) last_round_ = std::max(last_round_, round_[i]);
+    }
+    if (last_round_ <= 1) return {};
+    return internal_error(cat("split: the update of ", f_.name, " asks all stages of their ",
+                              "gradients ", last_round_ + 1, " times, and two are provided for"));
   }
 
   // The values that micro-batches sum: the step's results "grad.*". Nothing else may flow from a
@@ -187,12 +219,13 @@ class Splitter {
     return v;
   }
 
+  bool is_first(NodeId i) const { return round_[i] < last_round_; }
   PartKind kind_of(NodeId i) const {
     const Node& n = f_.nodes[i];
     if (is_update(n))
       return is_one_stage()          ? PartKind::kUpdate
-             : stage_[i] == kNoStage ? PartKind::kTotal
-             : is_norm_[i]           ? PartKind::kNorm
+             : stage_[i] == kNoStage ? (is_first(i) ? PartKind::kFirstTotal : PartKind::kTotal)
+             : is_norm_[i]           ? (is_first(i) ? PartKind::kFirstNorm : PartKind::kNorm)
                                      : PartKind::kUpdate;
     if (is_one_stage() && !options_.weight_gradients_apart) return PartKind::kWhole;
     if (n.phase == Phase::kForward) return PartKind::kForward;
@@ -206,7 +239,7 @@ class Splitter {
     for (NodeId i = 0; i < f_.nodes.size(); ++i) {
       if (movable_[i]) continue;
       const PartKind kind = kind_of(i);
-      const int stage = kind == PartKind::kTotal ? 0 : std::max(0, stage_[i]);
+      const int stage = std::max(0, stage_[i]);  // what all stages share is the first one's
       const bool is_back = kind == PartKind::kBackward || kind == PartKind::kWeightGradient;
       const int group = is_back ? static_cast<int>(PartKind::kBackward) : static_cast<int>(kind);
       nodes[{group, is_back ? -stage : stage, static_cast<int>(kind)}].push_back(i);
@@ -216,6 +249,7 @@ class Splitter {
       for (NodeId i : of_part) part_[i] = static_cast<int>(program_.parts.size());
       program_.parts.push_back({static_cast<PartKind>(key[2]), std::abs(key[1]), kNone});
     }
+    find_last_readers();
   }
 
   // Nodes of a part and those that it makes anew, as a mask.
@@ -233,12 +267,30 @@ class Splitter {
     }
     return has;
   }
-  bool is_gradient(const Output& r) const { return r.name.starts_with(kGradient); }
-  // The part that a result of the step is a result of: its maker; what nobody computes, the last's.
+  bool is_gradient(const Output& r) const {
+    return extent_ == Extent::kStep && r.name.starts_with(kGradient);
+  }
+  // The part that a result of the step is a result of: its maker; of state that nobody computes the
+  // last that reads what it was, else the last.
   int home_of(const Output& r) const {
     if (is_gradient(r)) return -1;
-    const NodeId s = source(r.value);
-    return s == kNone ? static_cast<int>(program_.parts.size()) - 1 : part_[s];
+    if (const NodeId s = source(r.value); s != kNone) return part_[s];
+    int last = static_cast<int>(program_.parts.size()) - 1;
+    for (const Param& p : f_.params)
+      if (p.donated_to >= 0 && &f_.results[static_cast<size_t>(p.donated_to)] == &r)
+        last = std::max(0, last_reader_[p.value] >= 0 ? last_reader_[p.value] : last);
+    return last;
+  }
+  // Of parameters: the last part that has a node which reads them, through what is movable, too.
+  void find_last_readers() {
+    last_reader_.assign(f_.values.size(), -1);
+    for (auto i = static_cast<NodeId>(f_.nodes.size()); i-- > 0;) {
+      const Node& n = f_.nodes[i];
+      int at = part_[i];
+      if (movable_[i])
+        for (uint32_t k = 0; k < n.n_outputs; ++k) at = std::max(at, last_reader_[n.output(k)]);
+      for (ValueId v : n.inputs) last_reader_[v] = std::max(last_reader_[v], at);
+    }
   }
 
   void find_flows() {
@@ -264,7 +316,8 @@ class Splitter {
                                                      : cat(name_of(maker.kind), ".", maker.stage,
                                                            ".", count[static_cast<size_t>(from)]++);
       flow_of_[v] = static_cast<int>(program_.flows.size());
-      program_.flows.push_back({std::move(name), f_.type(v), from, std::move(to)});
+      const bool sums = options_.n_micro_batches > 1 && gradient != gradient_.end();
+      program_.flows.push_back({std::move(name), f_.type(v), from, std::move(to), sums});
     }
   }
 
@@ -300,7 +353,9 @@ class Splitter {
     // Those of a step with one stage have the names they have in plans and reports.
     if (p.kind == PartKind::kWhole) return "micro_step";
     if (is_one_stage() && p.kind == PartKind::kUpdate) return "update";
-    return p.kind == PartKind::kTotal ? "total" : cat(name_of(p.kind), ".", p.stage);
+    if (p.kind == PartKind::kTotal || p.kind == PartKind::kFirstTotal)
+      return std::string(name_of(p.kind));
+    return cat(name_of(p.kind), ".", p.stage);
   }
 
   Status emit(size_t part) {
@@ -372,14 +427,18 @@ class Splitter {
   Module& m_;
   const Function f_;  // a copy: the module grows
   const SplitOptions& options_;
+  const Extent extent_;
   Program program_;
   std::vector<uint8_t> of_weights_;  // per value: it depends on weights and state alone
   std::vector<uint8_t> movable_;     // per node
   std::vector<int> stage_;           // per node
   std::vector<int> of_scope_;        // stage of each scope's forward nodes
   std::vector<uint8_t> waited_for_;  // backward nodes that B has
-  std::vector<uint8_t> is_norm_;     // update nodes that kNorm has
-  std::vector<int> part_;            // per node; -1: movable
+  std::vector<uint8_t> is_norm_;     // update nodes that kNorm has, or kFirstNorm
+  std::vector<int> round_;           // per update node: how often stages were asked before
+  int last_round_ = 0;
+  std::vector<int> part_;         // per node; -1: movable
+  std::vector<int> last_reader_;  // per value: a part; -1: none
   std::map<ValueId, std::string> gradient_;
   std::map<ValueId, int> flow_of_;
   std::map<ValueId, ValueId> memory_;  // of a flow in the part that makes it
@@ -392,6 +451,34 @@ Result<Program> split(Module& module, FuncId step, const SplitOptions& options) 
     return invalid_argument(
         cat("split: ", options.n_micro_batches, " micro-batches, not 1 or more"));
   return Splitter(module, step, options).run();
+}
+
+Result<Program> split_stages(Module& module, FuncId micro_step, FuncId update,
+                             const SplitOptions& options) {
+  Splitter micro(module, micro_step, options, Extent::kMicroStep);
+  Program program = TEGULA_TRY(micro.run());
+  const Program after =
+      TEGULA_TRY(Splitter(module, update, options, Extent::kUpdate).run(&micro.of_scope()));
+  const auto n_micro = static_cast<int>(program.parts.size());
+  program.parts.insert(program.parts.end(), after.parts.begin(), after.parts.end());
+  for (Flow flow : after.flows) {
+    flow.from += n_micro;
+    for (int& to : flow.to) to += n_micro;
+    program.flows.push_back(std::move(flow));
+  }
+  // Sums are state of both functions: who makes them, and who reads them.
+  for (int from = 0; from < n_micro; ++from)
+    for (const Param& p : module[program.parts[static_cast<size_t>(from)].function].params) {
+      if (!p.name.starts_with(kGradient) || p.donated_to < 0) continue;
+      const Function& maker = module[program.parts[static_cast<size_t>(from)].function];
+      Flow sum{p.name, maker.type(p.value), from, {}, true};
+      for (size_t to = static_cast<size_t>(n_micro); to < program.parts.size(); ++to)
+        for (const Param& read : module[program.parts[to].function].params)
+          if (read.name == p.name) sum.to.push_back(static_cast<int>(to));
+      if (sum.to.empty()) return internal_error(cat("split: the update does not read ", p.name));
+      program.flows.push_back(std::move(sum));
+    }
+  return program;
 }
 
 }  // namespace tegula

@@ -31,4 +31,11 @@ struct SplitOptions {
 // the gradients, and are no results of the parts. The parts are added to the module.
 Result<Program> split(Module& module, FuncId step, const SplitOptions& options);
 
+// A step that is two functions already, as split() without cuts gives them and ranks share them
+// (passes/partition.h): `micro_step` is cut into the parts of a micro-batch, and `update`, whose
+// parts are of the stages of its scopes, into those behind them. Sums of gradients stay state of
+// both.
+Result<Program> split_stages(Module& module, FuncId micro_step, FuncId update,
+                             const SplitOptions& options);
+
 }  // namespace tegula

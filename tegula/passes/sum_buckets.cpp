@@ -29,13 +29,13 @@ size_t SumBuckets::open_bucket(Var x, const std::vector<size_t>& axes) {
     else if (buckets_[i].axes == axes && buckets_[i].values[0].second.dtype() == x.dtype())
       return i;
   }
-  buckets_.push_back({axes, layer});
+  buckets_.push_back({axes, layer, b_.origin()});
   return buckets_.size() - 1;
 }
 
 void SumBuckets::add(ValueId v, Var x, const std::vector<size_t>& axes) {
   const bool is_alone = is_full(x.type().bytes(), axes.size());
-  if (is_alone) buckets_.push_back({axes, {}});  // it is begun at once
+  if (is_alone) buckets_.push_back({axes, {}, b_.origin()});  // it is begun at once
   const size_t at = is_alone ? buckets_.size() - 1 : open_bucket(x, axes);
   Bucket& bucket = buckets_[at];
   bucket.values.emplace_back(v, x);
@@ -49,6 +49,7 @@ void SumBuckets::add(ValueId v, Var x, const std::vector<size_t>& axes) {
 
 // Side by side, filled up so that all axes can share it out.
 void SumBuckets::begin(Bucket& bucket) {
+  const There there(b_, bucket);
   int64_t n_ranks = 1, n = 0;
   for (const size_t a : bucket.axes) n_ranks *= mesh_.axes[a].size;
   std::vector<Var> flat;
@@ -66,6 +67,7 @@ void SumBuckets::begin(Bucket& bucket) {
 bool SumBuckets::advance(Bucket& bucket) {
   const size_t n_axes = bucket.axes.size();
   if (bucket.n_done == 2 * n_axes) return false;
+  const There there(b_, bucket);
   const bool scatters = bucket.n_done < n_axes;
   const size_t at = scatters ? n_axes - 1 - bucket.n_done : bucket.n_done - n_axes;
   const MeshAxis& axis = mesh_.axes[bucket.axes[at]];
@@ -75,6 +77,7 @@ bool SumBuckets::advance(Bucket& bucket) {
 }
 
 void SumBuckets::carve(const Bucket& bucket) {
+  const There there(b_, bucket);
   int64_t from = 0;
   for (const auto& [v, part] : bucket.values) {
     const Shape& shape = part.type().shape;

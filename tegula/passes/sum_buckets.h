@@ -16,6 +16,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "tegula/ir/builder.h"
 #include "tegula/ir/sharding.h"
@@ -40,6 +41,7 @@ class SumBuckets {
   struct Bucket {
     std::vector<size_t> axes;
     std::string layer;
+    std::optional<Origin> origin;  // of what it does, wherever it is carried on
     std::vector<std::pair<ValueId, Var>> values;
     int64_t bytes = 0;
     Var x;              // what the halves done so far have made
@@ -54,6 +56,20 @@ class SumBuckets {
   void begin(Bucket& bucket);
   bool advance(Bucket& bucket);
   void carve(const Bucket& bucket);
+  // What is made while this lives stands where the bucket's values do.
+  class There {
+   public:
+    There(Builder& b, const Bucket& bucket) : b_(b), before_(b.origin()) {
+      b.set_origin(bucket.origin);
+    }
+    ~There() { b_.set_origin(before_); }
+    There(const There&) = delete;
+    There& operator=(const There&) = delete;
+
+   private:
+    Builder& b_;
+    const std::optional<Origin> before_;
+  };
 
   Builder& b_;
   const Mesh& mesh_;

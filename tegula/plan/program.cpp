@@ -4,7 +4,8 @@
 #include <set>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/plan/memory.h"
+#include "tegula/ir/micro_groups.h"
+#include "tegula/plan/rank_program.h"
 #include "tegula/plan/schedule_check.h"
 
 namespace tegula {
@@ -15,29 +16,49 @@ std::vector<uint8_t> PlannedProgram::parts_that_run() const {
   return runs;
 }
 
-int64_t PlannedProgram::arena_bytes() const {
+std::vector<const Plan*> PlannedProgram::plans_that_run() const {
   const std::vector<uint8_t> runs = parts_that_run();
+  std::vector<const Plan*> all;
+  for (const auto* of : {&plans, &joins})
+    for (size_t i = 0; i < of->size(); ++i)
+      if (runs[i] && (*of)[i]) all.push_back((*of)[i].get());
+  return all;
+}
+
+int64_t PlannedProgram::arena_bytes() const {
   int64_t most = 0;
-  for (size_t i = 0; i < plans.size(); ++i)
-    if (runs[i]) most = std::max(most, plans[i]->arena_bytes);
+  for (const Plan* plan : plans_that_run()) most = std::max(most, plan->arena_bytes);
   return most;
 }
 
 int64_t PlannedProgram::state_bytes() const {
-  const std::vector<uint8_t> runs = parts_that_run();
   int64_t bytes = 0;
   std::set<std::string_view> seen;
-  for (size_t i = 0; i < plans.size(); ++i)
-    for (const Plan::Port& p : plans[i]->params)
-      if (runs[i] && p.role != Role::kInput && seen.insert(p.name).second)
-        bytes += p.tensor.type.bytes();
+  for (const Plan* plan : plans_that_run())
+    for (const Plan::Port& p : plan->params)
+      if (p.role != Role::kInput && seen.insert(p.name).second)
+        bytes += p.tensor.type.bytes() * (p.name.starts_with(kNextSum) ? n_slots - 1 : 1);
   return bytes;
 }
 
 int64_t PlannedProgram::flops() const {
   int64_t sum = 0;
-  for (const PartRun& r : order) sum += plans[static_cast<size_t>(r.part)]->flops();
+  for (const ProgramStep& s : steps)
+    if (s.kind == ProgramStep::Kind::kRun || s.kind == ProgramStep::Kind::kJoin)
+      sum += plan_of(s).flops();
   return sum;
+}
+
+int64_t PlannedProgram::message_bytes(int pipeline_rank) const {
+  int64_t sum = 0;
+  for (const Message& m : messages) sum += m.from == pipeline_rank ? m.bytes : 0;
+  return sum;
+}
+
+std::string text_of(const Program& program, const Message& message) {
+  if (message.flow < 0) return message.state;
+  return cat(program.flows[static_cast<size_t>(message.flow)].name, " of micro-batch ",
+             message.micro_batch);
 }
 
 namespace {
@@ -49,6 +70,8 @@ struct Recording {
     return {};
   }
 };
+
+}  // namespace
 
 Status check_fits(const Schedule& schedule, const Program& program) {
   const ScheduleShape& s = schedule.shape;
@@ -70,6 +93,8 @@ Status check_fits(const Schedule& schedule, const Program& program) {
   return {};
 }
 
+namespace {
+
 // Flows of micro-batches whose places are searched for: some hundred milliseconds.
 constexpr size_t kMostSearched = 2000;
 
@@ -86,7 +111,7 @@ std::vector<Lifetime> lifetimes(const Program& program, PlannedProgram& out) {
   for (size_t f = 0; f < program.flows.size(); ++f) {
     const Flow& flow = program.flows[f];
     const int n = is_micro(flow.from) ? program.n_micro_batches : 1;
-    if (n > 1 && !is_micro(flow.to.back())) continue;
+    if (flow.is_sum || (n > 1 && !is_micro(flow.to.back()))) continue;
     out.offsets[f].assign(static_cast<size_t>(n), 0);
     for (int m = 0; m < n; ++m) {
       const auto made = at.find({flow.from, m});
@@ -106,6 +131,14 @@ std::vector<Lifetime> lifetimes(const Program& program, PlannedProgram& out) {
 
 }  // namespace
 
+Layout place_flows(const std::vector<Lifetime>& lives) {
+  Layout layout = plan_offsets_by_size(lives);
+  if (layout.bytes > layout.lower_bound && lives.size() <= kMostSearched)
+    if (Layout searched = plan_offsets(lives); searched.bytes < layout.bytes)
+      layout = std::move(searched);
+  return layout;
+}
+
 Result<PlannedProgram> plan_program(Program program, std::vector<std::shared_ptr<const Plan>> plans,
                                     const Schedule& schedule) {
   TEGULA_TRY(check_schedule(schedule));
@@ -116,12 +149,9 @@ Result<PlannedProgram> plan_program(Program program, std::vector<std::shared_ptr
   Recording recording;
   TEGULA_TRY(loop.follow(recording));
   out.order = std::move(recording.order);
+  for (const PartRun& r : out.order) out.steps.push_back({.run = r});
 
-  const std::vector<Lifetime> lives = lifetimes(program, out);
-  Layout layout = plan_offsets_by_size(lives);
-  if (layout.bytes > layout.lower_bound && lives.size() <= kMostSearched)
-    if (Layout searched = plan_offsets(lives); searched.bytes < layout.bytes)
-      layout = std::move(searched);
+  const Layout layout = place_flows(lifetimes(program, out));
   size_t next = 0;
   for (auto& of_flow : out.offsets)
     for (int64_t& offset : of_flow) offset = layout.offsets[next++];

@@ -19,8 +19,8 @@ int Schedule::rank_of(int stage, int micro_batch) const {
 Result<const ScheduleDef*> find_schedule(std::string_view name) {
   std::string names;
   for (const ScheduleDef* s : all_schedules()) {
-    if (s->name == name) return s;
-    names += cat(names.empty() ? "" : ", ", s->name);
+    if (s->name == name || (!s->known_as.empty() && s->known_as == name)) return s;
+    names += cat(names.empty() ? "" : ", ", s->known_as.empty() ? s->name : s->known_as);
   }
   return invalid_argument(cat("there is no schedule \"", name, "\"; there are ", names));
 }
@@ -52,7 +52,8 @@ Result<Schedule> make_schedule(const ScheduleDef& def, const ScheduleShape& s) {
 Schedule with_update(Schedule schedule, const Program& program) {
   if (!schedule.trains) return schedule;
   // Norms of all stages, then the total, then the updates: a rank that waits stands behind them.
-  for (const PartKind kind : {PartKind::kNorm, PartKind::kTotal, PartKind::kUpdate})
+  for (const PartKind kind : {PartKind::kFirstNorm, PartKind::kFirstTotal, PartKind::kNorm,
+                              PartKind::kTotal, PartKind::kUpdate})
     for (int stage = 0; stage < program.n_stages; ++stage)
       if (const int rank = schedule.rank_of(stage, 0); rank >= 0 && program.find(kind, stage) >= 0)
         schedule.ranks[static_cast<size_t>(rank)].push_back({kind, stage});

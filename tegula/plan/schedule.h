@@ -46,8 +46,9 @@ struct Schedule {
 };
 
 struct ScheduleDef {
-  std::string_view name;  // = file stem
-  std::string_view doc;   // one line, with its source
+  std::string_view name;           // = file stem
+  std::string_view known_as = {};  // the field's name, where it is another one
+  std::string_view doc;            // one line, with its source
   bool trains = true;
   bool weight_gradients_apart = false;
   int stages_per_rank = 1;  // if nothing else is asked for
@@ -59,7 +60,8 @@ struct ScheduleDef {
 };
 
 std::span<const ScheduleDef* const> all_schedules();
-Result<const ScheduleDef*> find_schedule(std::string_view name);  // the error lists the names
+// By either name; the error lists them.
+Result<const ScheduleDef*> find_schedule(std::string_view name);
 
 // A schedule of `n_stages` stages on as many ranks as it has by default.
 ScheduleShape default_shape(const ScheduleDef& def, int n_stages, int n_micro_batches);

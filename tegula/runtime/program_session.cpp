@@ -1,41 +1,92 @@
 #include "tegula/runtime/program_session.h"
 
+#include <chrono>
 #include <cstring>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/ir/micro_groups.h"
+#include "tegula/runtime/rank_group.h"
 
 namespace tegula {
 
 Result<std::unique_ptr<ProgramSession>> ProgramSession::create(
     std::shared_ptr<const PlannedProgram> planned, Rank& rank, Store& store) {
+  Region arena = TEGULA_TRY(Region::between_guards(rank.memory, planned->arena_bytes()));
+  Region flows = TEGULA_TRY(Region::between_guards(rank.memory, planned->flow_bytes));
+  auto s = TEGULA_TRY(create(std::move(planned), rank, store, {arena.data(), flows.data()}));
+  s->arena_ = std::move(arena), s->flows_ = std::move(flows);
+  return s;
+}
+
+Result<std::unique_ptr<ProgramSession>> ProgramSession::create(
+    std::shared_ptr<const PlannedProgram> planned, Rank& rank, Store& store, const Memory& memory) {
   std::unique_ptr<ProgramSession> s(new ProgramSession(std::move(planned)));
   const PlannedProgram& p = *s->program_;
-  s->arena_ = TEGULA_TRY(Region::between_guards(rank.memory, p.arena_bytes()));
-  s->flows_ = TEGULA_TRY(Region::between_guards(rank.memory, p.flow_bytes));
+  s->rank_ = &rank, s->flows_at_ = static_cast<uint8_t*>(memory.flows);
+  s->instead_ = memory.instead, s->context_ = memory.context;
+  const std::vector<uint8_t> runs =
+      s->instead_ ? std::vector<uint8_t>(p.plans.size()) : p.parts_that_run();
+  for (size_t part = 0; part < p.plans.size(); ++part)
+    s->sessions_.push_back(runs[part] ? std::make_unique<Session>(p.plans[part], rank, memory.arena)
+                                      : nullptr);
+  for (size_t part = 0; part < p.joins.size(); ++part)
+    s->joins_.push_back(runs[part] && p.joins[part]
+                            ? std::make_unique<Session>(p.joins[part], rank, memory.arena)
+                            : nullptr);
+  TEGULA_TRY(s->bind_parts(store));
+  for (const Message& m : p.messages) {
+    TensorRef at = m.flow < 0 ? store.find(m.to == p.rank ? m.state_there : m.state)
+                              : contiguous_ref(nullptr, {DType::kU8, {m.bytes}});
+    if (m.flow >= 0) {
+      const auto& offsets = p.offsets[static_cast<size_t>(m.flow)];
+      at.data =
+          s->flows_at_ + offsets[std::min(static_cast<size_t>(m.micro_batch), offsets.size() - 1)];
+    }
+    TEGULA_CHECK(at.data != nullptr || m.bytes == 0, "no memory for ", m.state);
+    s->messages_.push_back(at);
+    s->texts_.push_back(text_of(p.program, m));
+  }
+  s->errands_.resize(p.messages.size()), s->moves_.resize(p.messages.size());
+  return s;
+}
+
+Status ProgramSession::bind_parts(Store& store) {
+  const PlannedProgram& p = *program_;
   const auto n = static_cast<size_t>(p.program.n_micro_batches);
   const auto flows = [&](std::string_view name) {
     return std::any_of(p.program.flows.begin(), p.program.flows.end(),
                        [&](const Flow& f) { return f.name == name; });
   };
-  const std::vector<uint8_t> runs = p.parts_that_run();
-  for (size_t part = 0; part < p.plans.size(); ++part) {
-    const auto& plan = p.plans[part];
-    if (!runs[part]) {
-      s->sessions_.push_back(nullptr);
-      continue;
+  for (const auto& join : joins_)
+    for (int slot = p.n_slots - 1; join && slot-- > 0;) {
+      // It has the parameters of the part that sums, twice.
+      TEGULA_TRY(join->bind_store(store, name_at_slot, slot));
+      for (const Plan::Port& port : join->plan().params)
+        sums_[{port.name, slot}] = store.find(name_at_slot(port.name, slot)).data;
+      for (const Plan::Port& port : join->plan().params)
+        if (port.name.starts_with(kNextSum))
+          sums_[{port.name.substr(kNextSum.size() - kSumOfGradients.size()), slot + 1}] =
+              store.find(name_at_slot(port.name, slot)).data;
     }
-    s->sessions_.push_back(std::make_unique<Session>(plan, rank, s->arena_.data()));
-    TEGULA_TRY(s->sessions_.back()->bind_store(store));
-    for (const Plan::Port& port : plan->params)
-      if (port.role == Role::kInput && !flows(port.name)) s->inputs_[port.name].data.resize(n);
-    for (const Plan::Port& r : plan->results)
-      if (plan->find_param(r.name) < 0) {
-        Kept& kept = s->kept_[r.name];
+  for (size_t part = 0; part < sessions_.size(); ++part) {
+    const auto& session = sessions_[part];
+    if (!session) continue;
+    const Plan& plan = session->plan();
+    TEGULA_TRY(session->bind_store(store));
+    for (const Plan::Port& port : plan.params)
+      if (port.role == Role::kInput && !flows(port.name)) inputs_[port.name].data.resize(n);
+    for (const Plan::Port& r : plan.results)
+      if (plan.find_param(r.name) < 0) {
+        Kept& kept = kept_[r.name];
         kept.type = r.tensor.type;
-        kept.bytes.assign(n, std::vector<uint8_t>(static_cast<size_t>(kept.type.bytes())));
+        kept.bytes.resize(n);
+        for (const PartRun& run : p.order)
+          if (static_cast<size_t>(run.part) == part)
+            kept.bytes[static_cast<size_t>(run.micro_batch)].resize(
+                static_cast<size_t>(kept.type.bytes()));
       }
   }
-  return s;
+  return {};
 }
 
 Status ProgramSession::bind(std::string_view input, int micro_batch, void* data) {
@@ -47,12 +98,71 @@ Status ProgramSession::bind(std::string_view input, int micro_batch, void* data)
 }
 
 Status ProgramSession::run() {
-  for (const PartRun& r : program_->order) TEGULA_TRY(run(r));
+  waited_s_ = 0;
+  for (const ProgramStep& s : program_->steps)
+    TEGULA_TRY(s.kind <= ProgramStep::Kind::kJoin ? run(s) : exchange(s));
   return {};
 }
 
-Status ProgramSession::run(const PartRun& r) {
+// A message is an errand of two ranks: both show where it lies, and the one that it goes to has it
+// brought. The other one needs nothing.
+Status ProgramSession::exchange(const ProgramStep& s) {
+  using Kind = ProgramStep::Kind;
+  const auto i = static_cast<size_t>(s.message);
+  const Message& m = program_->messages[i];
+  const TensorRef& at = messages_[i];
+  if (s.kind == Kind::kClear) {
+    std::memset(at.data, 0, static_cast<size_t>(m.bytes));
+    return {};
+  }
+  const bool sends = m.from == program_->rank;
+  Errand*& errand = errands_[i];
+  if (!errand) {
+    errand = &rank_->peers->errand_with(kPipelineAxis, sends ? m.to : m.from, m.number);
+    if (!sends) moves_[i] = {1 - errand->index(), false, 0, m.bytes, 0, 1, at.as<uint8_t>(), 0};
+  }
+  rank_->peers->begin(texts_[i], kPipelineAxis, "the pipeline", i);
+  const auto start = std::chrono::steady_clock::now();
+  bool is_there = true;
+  switch (s.kind) {
+    case Kind::kExpect:  // the message that had the number before is done with
+      is_there = errand->end();
+      if (is_there) errand->post(at, at, std::span(&moves_[i], 1));
+      break;
+    case Kind::kSend:
+      errand->post(at, at, {});
+      break;
+    case Kind::kReceive:
+      is_there = errand->wait();
+      break;
+    default:
+      is_there = errand->wait() && errand->end();
+  }
+  waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return is_there ? Status() : io_error("another rank failed");
+}
+
+// Sums of a slot, and of the next one for a join.
+void ProgramSession::bind_sums(Session& session, int slot) {
+  const Plan& plan = session.plan();
+  for (size_t i = 0; i < plan.params.size(); ++i)
+    if (is_sum_of_gradients(plan.params[i].name))
+      session.bind(static_cast<int>(i), sums_.at({plan.params[i].name, slot}));
+}
+
+Status ProgramSession::run(const ProgramStep& s) {
   const PlannedProgram& p = *program_;
+  const PartRun& r = s.run;
+  const auto at = static_cast<size_t>(r.part);
+  if (instead_) {
+    if (s.kind == ProgramStep::Kind::kRun) instead_(context_, r);
+    return {};
+  }
+  if (s.kind == ProgramStep::Kind::kJoin) {
+    bind_sums(*joins_[at], s.slot);
+    return joins_[at]->run();
+  }
+  if (at < joins_.size() && joins_[at]) bind_sums(*sessions_[at], s.slot);
   Session& session = *sessions_[static_cast<size_t>(r.part)];
   const Plan& plan = session.plan();
   const auto m = static_cast<size_t>(r.micro_batch);
@@ -61,7 +171,7 @@ Status ProgramSession::run(const PartRun& r) {
     const int param = plan.find_param(p.program.flows[f].name);
     if (param < 0) continue;
     const std::vector<int64_t>& at = p.offsets[f];
-    session.bind(param, static_cast<uint8_t*>(flows_.data()) + at[std::min(m, at.size() - 1)]);
+    session.bind(param, flows_at_ + at[std::min(m, at.size() - 1)]);
   }
   for (const auto& [name, input] : inputs_)
     if (const int param = plan.find_param(name); param >= 0) session.bind(param, input.data[m]);
@@ -77,6 +187,11 @@ Status ProgramSession::run(const PartRun& r) {
   return {};
 }
 
+bool ProgramSession::has_result(std::string_view name, int micro_batch) const {
+  const auto kept = kept_.find(name);
+  return kept != kept_.end() && !kept->second.bytes[static_cast<size_t>(micro_batch)].empty();
+}
+
 TensorRef ProgramSession::result(std::string_view name, int micro_batch) const {
   const auto kept = kept_.find(name);
   if (kept == kept_.end()) return {};
@@ -84,10 +199,17 @@ TensorRef ProgramSession::result(std::string_view name, int micro_batch) const {
   return contiguous_ref(const_cast<uint8_t*>(bytes.data()), kept->second.type);
 }
 
+void ProgramSession::watch(MemoryWatch* watch) {
+  for (const auto* of : {&sessions_, &joins_})
+    for (const auto& s : *of)
+      if (s) s->watch(watch);
+}
+
 int64_t ProgramSession::counted_flops() const {
   int64_t sum = 0;
-  for (const auto& s : sessions_)
-    if (s) sum += s->counters().math_flops;
+  for (const auto* of : {&sessions_, &joins_})
+    for (const auto& s : *of)
+      if (s) sum += s->counters().math_flops;
   return sum;
 }
 

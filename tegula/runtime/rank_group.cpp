@@ -50,6 +50,11 @@ struct RankGroup::Meeting {
   uint8_t* boards = nullptr;
 
   static int64_t bytes_of(size_t n) { return (1 + kMostErrands) * Board::bytes_of(n); }
+  // Of a group of n: its own and, along a pipeline, those of each two of its ranks.
+  static int64_t bytes_with_pairs(std::string_view axis, int64_t n) {
+    const int64_t n_pairs = axis == kPipelineAxis ? n * (n - 1) / 2 : 0;
+    return bytes_of(static_cast<size_t>(n)) + n_pairs * bytes_of(2);
+  }
   size_t size() const { return ranks.size(); }
   Board& foreground() const { return *reinterpret_cast<Board*>(boards); }
   Board& of_errand(int number) const {
@@ -99,6 +104,7 @@ struct RankGroup::Member final : Peers {
   Waiter waiter;
   uint64_t call = 0;          // hash of the op that was begun last
   std::vector<Place> places;  // per axis
+  std::vector<Place> pairs;   // along the pipeline: with each of its ranks
   std::map<std::pair<const Meeting*, int>, std::unique_ptr<Posted>> errands;
 
   Place& place(std::string_view axis) {
@@ -178,7 +184,14 @@ struct RankGroup::Member final : Peers {
       if (!meet(axis)) return;
     }
   }
-  Errand& errand(std::string_view axis, int number) override;
+  Errand& errand(std::string_view axis, int number) override {
+    return errand_of(place(axis), number);
+  }
+  Errand& errand_with(std::string_view axis, int64_t other, int number) override {
+    TEGULA_CHECK(axis == kPipelineAxis, "ranks along ", axis, " meet all at once");
+    return errand_of(pairs.at(static_cast<size_t>(other)), number);
+  }
+  Errand& errand_of(const Place& p, int number);
 };
 
 // One rank's side of a board; it takes what the moves say when all have posted.
@@ -217,8 +230,7 @@ struct RankGroup::Posted final : Errand, Batch {
   void is_there() override { meeting->add(board->taken, place); }
 };
 
-Errand& RankGroup::Member::errand(std::string_view axis, int number) {
-  const Place& p = place(axis);
+Errand& RankGroup::Member::errand_of(const Place& p, int number) {
   std::unique_ptr<Posted>& errand = errands[{p.meeting, number}];
   if (errand) return *errand;
   errand = std::make_unique<Posted>();
@@ -230,7 +242,7 @@ Errand& RankGroup::Member::errand(std::string_view axis, int number) {
 int64_t RankGroup::flow_bytes(const Mesh& mesh) {
   int64_t bytes = 0;
   for (const MeshAxis& a : mesh.axes)
-    bytes += mesh.n_ranks() / a.size * Meeting::bytes_of(static_cast<size_t>(a.size));
+    bytes += mesh.n_ranks() / a.size * Meeting::bytes_with_pairs(a.name, a.size);
   return bytes;
 }
 
@@ -251,7 +263,15 @@ RankGroup::RankGroup(Mesh mesh, Segment& segment) : mesh_(std::move(mesh)), segm
 void RankGroup::make_members() {
   mover_ = std::make_unique<Mover>(*segment_);
   std::map<std::pair<size_t, int64_t>, const Meeting*> of_group;  // by axis and first rank
+  std::map<std::pair<int64_t, int64_t>, const Meeting*> of_pair;  // of a pipeline
   uint8_t* at = segment_->flows();
+  const auto meeting_of = [&](std::vector<int64_t> ranks) {
+    const size_t n = ranks.size();
+    Meeting& m = *meetings_.emplace_back(std::make_unique<Meeting>());
+    m.segment = segment_, m.ranks = std::move(ranks), m.boards = at;
+    at += Meeting::bytes_of(n);
+    return &m;
+  };
   for (int64_t r = 0; r < mesh_.n_ranks(); ++r) {
     auto member = std::make_unique<Member>();
     member->segment = segment_, member->mover = mover_.get(), member->mesh = &mesh_,
@@ -261,12 +281,15 @@ void RankGroup::make_members() {
       auto ranks = mesh_.group(r, a);
       const size_t n = ranks.size();
       const Meeting*& meeting = of_group[{a, ranks[0]}];
-      if (!meeting) {
-        Meeting& m = *meetings_.emplace_back(std::make_unique<Meeting>());
-        m.segment = segment_, m.ranks = std::move(ranks), m.boards = at;
-        at += Meeting::bytes_of(n);
-        meeting = &m;
+      for (size_t i = 0; i < n && mesh_.axes[a].name == kPipelineAxis; ++i) {
+        const int64_t other = ranks[i], first = std::min(r, other), last = std::max(r, other);
+        Member::Place& pair = member->pairs.emplace_back();
+        if (other == r) continue;
+        const Meeting*& two = of_pair[{first, last}];
+        if (!two) two = meeting_of({first, last});
+        pair = {two, r == first ? size_t{0} : size_t{1}, {}};
       }
+      if (!meeting) meeting = meeting_of(std::move(ranks));
       member->places.push_back(
           {meeting, static_cast<size_t>(mesh_.at(r)[a]), std::vector<Shown>(n)});
     }
@@ -289,6 +312,7 @@ Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {
   Status differs;
   for (size_t a = 0; a < mesh_.axes.size() && differs.ok(); ++a) {
     const std::string& axis = mesh_.axes[a].name;
+    if (axis == kPipelineAxis) continue;
     Member::Place& place = own.places[a];
     const Meeting& m = *place.meeting;
     Slot* slots = m.foreground().slots();

@@ -27,6 +27,9 @@ struct Rank;  // runtime/rank.h
 
 class Mover;  // comm/mover.h
 
+// The axis whose ranks do different things, and give one another what they make: stages.
+inline constexpr std::string_view kPipelineAxis = "pp";
+
 class RankGroup {
  public:
   explicit RankGroup(Mesh mesh);
@@ -50,8 +53,9 @@ class RankGroup {
   // The bytes that others have taken from this rank since the group was made.
   int64_t sent_bytes(int64_t rank) const { return segment_->state(rank).sent_bytes; }
 
-  // Have all ranks the same number? Each calls it, within run(). Error, on the ranks that see it:
-  // the first rank along an axis that has another one.
+  // Have all ranks the same number, but for those of a pipeline, who need not? Each calls it,
+  // within run(). Error, on the ranks that see it: the first rank along an axis that has another
+  // one.
   Status agree(int64_t rank, std::string_view what, uint64_t number);
 
   // Calls fn(rank) in a thread for each own rank; the error of the first rank that failed by

@@ -47,6 +47,7 @@ class Store {
   // again. Error: absent; no memory.
   Result<TensorRef> own(std::string_view name);
   bool is_borrowed(std::string_view name) const;
+  bool has(std::string_view name) const { return entries_.contains(name); }
   // Null data: absent.
   TensorRef find(std::string_view name) const;
   // Fills the entry box by box: `read` gives one of the whole tensor's, row-major, on the host.

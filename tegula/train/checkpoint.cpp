@@ -276,6 +276,7 @@ Status load_weights(const TrainConfig& config, WeightFiles files,
   };
   for (const auto& w : weights)
     for (Store* store : stores) {
+      if (!store->has(w.name)) continue;  // another rank's stage has it
       From from{opened.get(), &w.name};
       const auto read = [](void* context, const Box& box, const TensorRef& to) {
         const From& f = *static_cast<From*>(context);
@@ -292,7 +293,8 @@ Status init_weights(const WeightSpec& w, uint64_t seed, std::span<Store* const> 
   std::vector<uint8_t> values(static_cast<size_t>(w.type.bytes()));
   const TensorRef whole = contiguous_ref(values.data(), w.type);
   init_weight(w, seed, whole, &pool);
-  for (Store* store : stores) TEGULA_TRY(store->fill(w.name, whole));
+  for (Store* store : stores)
+    if (store->has(w.name)) TEGULA_TRY(store->fill(w.name, whole));
   return {};
 }
 
@@ -323,7 +325,8 @@ Status start_weights(const TrainConfig& config, const ModelFiles* from,
 
 Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles& files,
                                     const DataHashes& hashes, std::span<Store* const> stores,
-                                    std::vector<std::string>& notes) {
+                                    std::vector<std::string>& notes,
+                                    const std::set<std::string, std::less<>>& elsewhere) {
   const std::string path = join_path(files.path(), kTrainerStateFile);
   const Json saved = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
   const Json* step = saved.find("step");
@@ -349,6 +352,7 @@ Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles&
   for (Store* store : stores) {
     for (const NamedTensor& t : file.tensors()) {
       if (is_sum_of_gradients(t.name)) continue;  // zero; earlier versions saved it
+      if (!store->has(t.name) && elsewhere.contains(t.name)) continue;
       if (const Status st = store->fill(t.name, t.tensor); !st.ok())
         return invalid_argument(cat(file.path(), ": tensor ", t.name,
                                     " does not belong to this run: ", st.error().message));

@@ -2,6 +2,8 @@
 // the run stands.
 #pragma once
 
+#include <set>
+
 #include "tegula/io/file.h"
 #include "tegula/models/model_files.h"
 #include "tegula/runtime/store.h"
@@ -50,8 +52,10 @@ Status start_weights(const TrainConfig& config, const ModelFiles* from,
 // decay, clipping, dropout and data may differ, and a line in `notes` says so: the run goes on, but
 // not with the bits of one that never stopped. Errors: a difference that makes it another run
 // (optimizer, batch, seed, dtype), naming the first one; weights or state that are not this run's.
+// `elsewhere`: of its state, what other ranks alone may hold.
 Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles& files,
                                     const DataHashes& hashes, std::span<Store* const> stores,
-                                    std::vector<std::string>& notes);
+                                    std::vector<std::string>& notes,
+                                    const std::set<std::string, std::less<>>& elsewhere = {});
 
 }  // namespace tegula

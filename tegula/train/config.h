@@ -47,16 +47,19 @@ struct TrainConfig {
   std::string checkpoint = "auto";  // recompute activations: none, sqrt, auto (to fit the budget)
   // Rows of a block of a feed-forward layer (passes/blockwise.cpp): off, auto, or so many at most.
   std::string blockwise = "off";
-  Mesh mesh;                    // of the ranks; no axis: one rank
-  int64_t processes = 1;        // that share out the ranks, in a row, as threads
-  int64_t restarts = 0;         // of all processes after one has died
-  std::string ring = "zigzag";  // train/deal.h: zigzag, striped, contiguous
-  int64_t zero = 0;             // 1: dp splits optimizer state; 2: sums of gradients too (ZeRO)
-  std::string device = "cpu";   // cpu, cuda: where steps run
-  int threads = 0;              // of each rank; 0: all cores, shared out
-  std::string tune = "off";     // off, quick, full: runtime/tuner.h
-  std::string tune_cache;       // directory of tunings; "": the user's cache
-  std::string timeline;         // HTML file that shows when each of a step's ops ran; "": none
+  Mesh mesh;                       // of the ranks; no axis: one rank
+  int64_t processes = 1;           // that share out the ranks, in a row, as threads
+  int64_t restarts = 0;            // of all processes after one has died
+  std::string schedule = "1f1b";   // of the ranks of pp: plan/schedules
+  int64_t interleave = 0;          // stages of each rank of pp; 0: as the schedule has them
+  std::vector<int64_t> stages_at;  // layers with which stages begin; none: balanced
+  std::string ring = "zigzag";     // train/deal.h: zigzag, striped, contiguous
+  int64_t zero = 0;                // 1: dp splits optimizer state; 2: sums of gradients too (ZeRO)
+  std::string device = "cpu";      // cpu, cuda: where steps run
+  int threads = 0;                 // of each rank; 0: all cores, shared out
+  std::string tune = "off";        // off, quick, full: runtime/tuner.h
+  std::string tune_cache;          // directory of tunings; "": the user's cache
+  std::string timeline;            // HTML file that shows when each of a step's ops ran; "": none
   bool json = false;
   bool check = false;  // after each op: did its kernel keep to its memory (runtime/memory_watch.h)?
   std::string passes;  // "-fuse,-cse": passes to disable

@@ -9,6 +9,7 @@
 
 #include "tegula/base/memory.h"
 #include "tegula/runtime/memory_watch.h"
+#include "tegula/runtime/program_session.h"
 #include "tegula/runtime/rank_group.h"
 #include "tegula/runtime/session.h"
 
@@ -25,6 +26,11 @@ struct RankRun {
   std::vector<std::vector<StepStats>> stats;  // of each plan's steps that are timed
   Region tokens, targets;  // its share of the batch, where other ranks can read it
   int64_t seed = 0;        // of its micro-batch's random numbers
+  // Of a pipeline: its flows, as much as was seen written of them, and what it runs.
+  std::vector<int64_t> seeds;  // of each micro-batch
+  Region flows;
+  int64_t flow_bytes = 0;
+  std::unique_ptr<ProgramSession> step_program, eval_program;
   // Watches the step's plans: its first two runs, or all. None of a device, whose arena is only
   // looked at after them.
   std::unique_ptr<MemoryWatch> watch;

@@ -15,8 +15,8 @@ namespace tegula {
 
 namespace {
 
-constexpr std::string_view kAxes = "dp, tp, cp and ep";
-constexpr std::string_view kOrder[] = {"dp", "cp", "ep", "tp"};
+constexpr std::string_view kAxes = "dp, tp, pp, cp and ep";
+constexpr std::string_view kOrder[] = {"pp", "dp", "cp", "ep", "tp"};
 
 // The axis that cuts a weight so: experts by ep, everything else by tp.
 std::string_view axis_of(const Cut& cut) { return cut.units == &setting::kExperts ? "ep" : "tp"; }
@@ -126,6 +126,8 @@ Mesh in_training_order(Mesh mesh) {
   std::stable_sort(mesh.axes.begin(), mesh.axes.end(), [](const MeshAxis& a, const MeshAxis& b) {
     return std::ranges::find(kOrder, a.name) < std::ranges::find(kOrder, b.name);
   });
+  // One stage is none.
+  std::erase_if(mesh.axes, [](const MeshAxis& a) { return a.name == "pp" && a.size == 1; });
   return mesh;
 }
 
@@ -135,6 +137,9 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
   const auto weights = TEGULA_TRY(model_weights(config.model));
   int64_t n_batch = 1;
   for (const MeshAxis& a : mesh.axes) {
+    if (a.name == "pp")
+      return unsupported(cat("--mesh ", to_text(mesh), ": a pipeline's stages are cut after all ",
+                             "else is sharded: leave out pp here"));
     if (a.name != "dp" && a.name != "tp" && a.name != "cp" && a.name != "ep")
       return invalid_argument(
           cat("--mesh ", to_text(mesh), ": there is no axis ", a.name, "; axes are ", kAxes));
@@ -194,8 +199,8 @@ void add_note_on_blocks(const TrainConfig& config, const StepFunctions& function
   if (!note.empty()) ranks.notes.push_back(std::move(note));
 }
 
-Result<ShardOptions> shard_options(const TrainConfig& config, const Function& f,
-                                   const CompileOptions& options) {
+Result<ShardOptions> options_of(const TrainConfig& config, const Function& f,
+                                const CompileOptions& options) {
   ShardOptions o{config.mesh, {}, options.passes.pass.mode};
   o.params = TEGULA_TRY(param_shardings(config, f));
   for (const MeshAxis& a : config.mesh.axes)
@@ -258,6 +263,15 @@ Result<CompiledRanks> compile_apart(const TrainConfig& config, const StepFunctio
 
 }  // namespace
 
+Result<ShardOptions> shard_options(const TrainConfig& config, const StepFunctions& functions,
+                                   FuncId function, const Target& target) {
+  if (is_apart(config, functions, function))
+    return shard_options(alone_in_dp(config), functions, function, target);
+  const Function& f = (*functions.module)[function];
+  TEGULA_TRY(check_loops(config, f));
+  return options_of(config, f, compile_options(config, target));
+}
+
 Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config,
                                                        const StepFunctions& functions,
                                                        FuncId function, const Target& target) {
@@ -268,8 +282,8 @@ Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config
   TEGULA_TRY(check_loops(config, f));
   if (config.mesh.n_ranks() == 1)
     return TEGULA_TRY(compile(functions.module, function, options)).plan;
-  return compile_first_rank(functions.module, function,
-                            TEGULA_TRY(shard_options(config, f, options)), options);
+  return compile_first_rank(functions.module, function, TEGULA_TRY(options_of(config, f, options)),
+                            options);
 }
 
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
@@ -279,7 +293,7 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   const CompileOptions options = compile_options(config, target);
   const Function& f = (*functions.module)[function];
   TEGULA_TRY(check_loops(config, f));
-  ShardOptions o = TEGULA_TRY(shard_options(config, f, options));
+  ShardOptions o = TEGULA_TRY(options_of(config, f, options));
   if (config.mesh.n_ranks() > 1) {
     CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options, own));
     for (std::string& line : TEGULA_TRY(left_whole(config))) ranks.notes.push_back(std::move(line));

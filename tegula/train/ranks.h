@@ -23,14 +23,20 @@
 
 namespace tegula {
 
-// The same axes in the order in which ranks are numbered, whatever order they are named in: dp, cp,
-// ep, tp. So what ep exchanges within shards of the batch that dp has cut is one piece of a dim,
-// and neighbours are those that exchange most.
+// The same axes in the order in which ranks are numbered, whatever order they are named in: pp, dp,
+// cp, ep, tp; a pipeline of one stage is none. So what ep exchanges within shards of the batch that
+// dp has cut is one piece of a dim, and neighbours are those that exchange most.
 Mesh in_training_order(Mesh mesh);
 
 // Where the parameters of a step lie. Errors: an axis of another name; a batch or units of the
 // model that an axis does not divide, with both numbers.
 Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Function& step);
+
+// How one of the step's functions is sharded over config.mesh; where dp's ranks run it each for
+// itself, over the mesh with one of them. Errors: those of param_shardings; a
+// loop whose sums mode exact cannot share.
+Result<ShardOptions> shard_options(const TrainConfig& config, const StepFunctions& functions,
+                                   FuncId function, const Target& target);
 
 // The plans of ranks of config.mesh, of one of the step's functions.
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,

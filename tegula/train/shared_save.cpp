@@ -19,7 +19,7 @@ std::vector<int64_t> without_first(const std::vector<int64_t>& v) {
 }  // namespace
 
 Result<SharedSave> SharedSave::plan(const TrainConfig& config,
-                                    const std::vector<WeightSpec>& weights, const Store& any) {
+                                    const std::vector<WeightSpec>& weights, const State& state) {
   SharedSave s;
   s.config_ = &config;
   std::vector<std::pair<std::string, TensorRef>> whole;
@@ -31,11 +31,11 @@ Result<SharedSave> SharedSave::plan(const TrainConfig& config,
   std::vector<NamedTensor> model = named(checkpoint_tensors(config.model, whole, s.zeros_));
   s.constants_.assign(model.end() - static_cast<int64_t>(s.zeros_.size()), model.end());
   s.model_ = TEGULA_TRY(SharedSafetensors::plan(model));
-  std::vector<NamedTensor> state;
-  for (const auto& [name, entry] : any)
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, type] : state)
     if (!s.is_weight_.contains(name) && !is_sum_of_gradients(name))
-      state.push_back({name, contiguous_ref(nullptr, {entry.type.dtype, entry.shape})});
-  s.state_ = TEGULA_TRY(SharedSafetensors::plan(state));
+      tensors.push_back({name, contiguous_ref(nullptr, type)});
+  s.state_ = TEGULA_TRY(SharedSafetensors::plan(tensors));
   return s;
 }
 

@@ -1,6 +1,7 @@
 // SharedSave: a checkpoint that ranks write together.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 
@@ -14,9 +15,11 @@ namespace tegula {
 // the whole.
 class SharedSave {
  public:
-  // All processes plan the same files from what any of their ranks holds.
+  // The optimizer's state by name, whole.
+  using State = std::map<std::string, Type, std::less<>>;
+  // All processes plan the same files.
   static Result<SharedSave> plan(const TrainConfig& config, const std::vector<WeightSpec>& weights,
-                                 const Store& any);
+                                 const State& state);
   // By the first process alone: makes the files. What the others need to know of them.
   Result<std::string> begin(const TrainConfig& config, const FileLock& lock, int64_t step);
   // By each other process, of what begin() gave.

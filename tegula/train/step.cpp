@@ -8,6 +8,7 @@
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/join_sums.h"
 #include "tegula/passes/row_region.h"
 #include "tegula/passes/split.h"
 #include "tegula/train/deal.h"
@@ -26,8 +27,6 @@ Batch batch_params(Builder& b, const TrainConfig& c) {
   return {b.param("tokens", t), b.param("targets", t)};
 }
 
-constexpr std::string_view kSum = "grad.", kNextSum = "next.grad.", kPendingSum = "pending.";
-
 // In mode exact the gradient of a weight with several uses (a table that is embedding and head) is
 // summed for each apart, over all shards, micro-batches and ranks, and joined once, in the update.
 std::vector<Var> by_use(Builder& b, Var gradient) {
@@ -44,7 +43,7 @@ Var joined_uses(Builder& b, const TrainConfig& config, const WeightSpec& weight,
   const std::vector<Var> parts =
       config.mode == "exact" ? by_use(b, gradient) : std::vector<Var>{gradient};
   for (size_t i = 0; i < parts.size() && config.accumulate > 1; ++i)
-    b.result(cat(kSum, i == 0 ? "" : cat("use", i, "."), weight.name), parts[i]);
+    b.result(cat(kSumOfGradients, i == 0 ? "" : cat("use", i, "."), weight.name), parts[i]);
   if (parts.size() == 1) return gradient;
   const Scope scope(b, weight.scope);
   b.set_phase(Phase::kUpdate);
@@ -52,23 +51,6 @@ Var joined_uses(Builder& b, const TrainConfig& config, const WeightSpec& weight,
   for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
   b.set_phase(Phase::kForward);
   return sum;
-}
-
-// The two upper sums of the stack, added.
-Result<FuncId> build_join(Module& module, const Function& micro_step) {
-  std::vector<std::pair<std::string, Type>> sums;
-  for (const Param& p : micro_step.params)
-    if (p.name.starts_with(kSum)) sums.emplace_back(p.name, micro_step.type(p.value));
-  Builder b(module, "join");
-  b.set_phase(Phase::kUpdate);
-  for (const auto& [name, type] : sums) {
-    const std::string next_name = cat("next.", name);
-    const Var sum = b.param(name, type, Role::kState),
-              next = b.param(next_name, type, Role::kState);
-    b.result(name, sum + next), b.donate(name, name);
-    b.result(next_name, zeros_like(next)), b.donate(next_name, next_name);
-  }
-  return b.finish_into_module();
 }
 
 std::vector<Var> weight_vars(Context& c) {
@@ -124,7 +106,7 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     };
     f.micro_step = part(PartKind::kWhole), f.update = part(PartKind::kUpdate);
     if (micro_groups(config).groups > 1)
-      f.join = TEGULA_TRY(build_join(module, module[f.micro_step]));
+      f.join = TEGULA_TRY(join_sums(module, f.micro_step, "join"));
   }
   Builder b(module, "eval_loss");
   Context c(b, config.model);
@@ -162,16 +144,6 @@ std::vector<StepPart> parts_of_step(const TrainConfig& config, const StepFunctio
   for (const int64_t times : times_of_parts(config))
     parts.push_back({functions[parts.size()], times});
   return parts;
-}
-
-bool is_sum_of_gradients(std::string_view name) {
-  return name.starts_with(kSum) || name.starts_with(kNextSum) || name.starts_with(kPendingSum);
-}
-
-std::string name_at_slot(std::string_view param, int64_t slot) {
-  if (param.starts_with(kNextSum)) param.remove_prefix(kNextSum.size() - kSum.size()), slot += 1;
-  if (!param.starts_with(kSum) || slot == 0) return std::string(param);
-  return cat(kPendingSum, slot, ".", param);
 }
 
 Result<StepCost> step_cost(const TrainConfig& config, std::span<const Plan* const> plans) {

@@ -45,12 +45,6 @@ struct StepPart {
 };
 std::vector<StepPart> parts_of_step(const TrainConfig& config, const StepFunctions& functions);
 
-// "grad.w", "next.grad.w", "pending.1.grad.w"
-bool is_sum_of_gradients(std::string_view name);
-// The store's name of a parameter of micro_step or join that runs on a slot of the stack. Sums of
-// slot 0, which the update reads, and whatever is no sum, have their own names.
-std::string name_at_slot(std::string_view param, int64_t slot);
-
 // The cost of one optimizer step on a rank by the plans of its parts.
 struct StepCost {
   int64_t flops = 0;

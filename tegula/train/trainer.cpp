@@ -67,7 +67,10 @@ void Trainer::fill_inputs(int64_t i) {
     filled = index;
     run_of(rank).seed =
         static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
-    give_batch(kStep, rank);
+    if (is_staged())
+      give_stages(rank, i);
+    else
+      give_batch(kStep, rank);
   }
 }
 
@@ -136,24 +139,33 @@ Status Trainer::one_step(StepReport& report) {
   lr_ = static_cast<float>(report.lr);
   c1_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta1, t)));
   c2_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta2, t)));
-  report.loss = TEGULA_TRY(run_micro_steps());
-  if (config_.accumulate > 1) TEGULA_TRY(run_all(kUpdate));
-  Session& last = *ranks_[0]->sessions[config_.accumulate > 1 ? kUpdate : kStep][0];
-  report.grad_norm = TEGULA_TRY(last.fetch("grad_norm")).as<float>()[0];
+  TEGULA_TRY(is_staged() ? one_step_in_stages(report) : one_step_of_all(report));
   report.step_ms = ms_since(start);
   report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
                         static_cast<double>(config_.row_length()) / report.step_ms * 1e3;
-  if (config_.dtype == "f16") TEGULA_TRY(follow_loss_scale(last, report));
+  if (config_.dtype == "f16") TEGULA_TRY(follow_loss_scale(report));
   if (!std::isfinite(report.loss) || !(report.is_skipped || std::isfinite(report.grad_norm)))
     return not_finite(report);
   ++step_;
   return {};
 }
 
-Status Trainer::follow_loss_scale(Session& last, StepReport& report) {
+// Loss and norm of a step.
+Status Trainer::one_step_of_all(StepReport& report) {
+  report.loss = TEGULA_TRY(run_micro_steps());
+  if (config_.accumulate > 1) TEGULA_TRY(run_all(kUpdate));
+  report.grad_norm = TEGULA_TRY(last_session().fetch("grad_norm")).as<float>()[0];
+  return {};
+}
+
+Session& Trainer::last_session() {
+  return *ranks_[0]->sessions[config_.accumulate > 1 ? kUpdate : kStep][0];
+}
+
+Status Trainer::follow_loss_scale(StepReport& report) {
   report.loss_scale = loss_scale_.scale;
   const LossScaleState before = loss_scale_;
-  loss_scale_ = TEGULA_TRY(fetch_loss_scale(last));
+  loss_scale_ = TEGULA_TRY(is_staged() ? scale_told_by_stages() : fetch_loss_scale(last_session()));
   report.is_skipped = loss_scale_.skipped > before.skipped && loss_scale_.scale >= kLeastLossScale;
   return {};
 }
@@ -162,6 +174,7 @@ Status Trainer::follow_loss_scale(Session& last, StepReport& report) {
 // optimizer.h). The rank whose fault was first in its plan speaks for all. What it found, in words;
 // "": nothing.
 Result<std::string> Trainer::find_fault(size_t which, int64_t n_micro) {
+  if (is_staged()) return find_fault_in_stages(which == kStep);
   std::vector<std::unique_ptr<FiniteHunt>> hunts;
   for (const auto& run : ranks_) {
     // Sums that hold the NaN already would be blamed for it.
@@ -206,6 +219,15 @@ Error Trainer::not_finite(const StepReport& report) {
                               "--grad-clip"));
 }
 
+Result<float> Trainer::eval_loss() {
+  if (is_staged()) {
+    TEGULA_TRY(run_stages(false));
+    return TEGULA_TRY(told_by_stages(false))[0];
+  }
+  TEGULA_TRY(run_all(kEval));
+  return TEGULA_TRY(ranks_[0]->sessions[kEval][0]->fetch("loss")).as<float>()[0];
+}
+
 // Rows of seqlen tokens and what follows each; of more than `most_rows`, as many spread evenly.
 Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most_rows,
                                    const std::atomic<bool>& stop) {
@@ -235,10 +257,14 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
                       seqlen, std::span(tokens_).first(static_cast<size_t>(here * seqlen)),
                       targets_);
     if (!is_alone()) deal(order_, tokens_), deal(order_, targets_);
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      give_batch(kEval, group_.first_rank() + static_cast<int64_t>(r));
-    TEGULA_TRY(run_all(kEval));
-    const float loss = TEGULA_TRY(ranks_[0]->sessions[kEval][0]->fetch("loss")).as<float>()[0];
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      const int64_t rank = group_.first_rank() + static_cast<int64_t>(r);
+      if (is_staged())
+        give_stages(rank, -1);
+      else
+        give_batch(kEval, rank);
+    }
+    const float loss = TEGULA_TRY(eval_loss());
     if (!std::isfinite(loss)) return loss_not_finite(tokens, loss);
     total += loss * static_cast<double>(here);
     counted += here;
@@ -318,12 +344,16 @@ Status Trainer::watched_step(StepReport& report, int64_t done) {
     for (size_t i = 0; i < run->sessions.size(); ++i)
       for (const auto& session : run->sessions[i])
         session->watch(i == kEval ? run->eval_watch.get() : watches ? run->watch.get() : nullptr);
+    if (run->step_program) run->step_program->watch(watches ? run->watch.get() : nullptr);
+    if (run->eval_program) run->eval_program->watch(run->eval_watch.get());
+    if (run->step_program && watches) run->flows.poison(kPoison[done % 2]);
     if (watches && run->watch) run->watch->begin(kPoison[done % 2], &run->rank.pool);
     if (watches && !run->watch) run->arena.poison(kPoison[done % 2]);
   }
   auto st = one_step(report);
   if (!st.ok() || !watches) return st;
   for (const auto& run : ranks_) {
+    if (run->step_program) TEGULA_TRY(measure_flows(*run, kPoison[done % 2]));
     if (run->watch) {
       TEGULA_TRY(run->watch->end());
       continue;
@@ -338,6 +368,7 @@ Status Trainer::watched_step(StepReport& report, int64_t done) {
 }
 
 int64_t Trainer::sent_bytes_a_step(int64_t rank) const {
+  if (is_staged()) return stages_->sent_bytes(rank);
   const auto of = [&](size_t which) {
     const CompiledRanks& c = plans_[which];
     return c.plan_of(rank)->sent_bytes(c.mesh, c.mesh.at(rank));
@@ -361,6 +392,7 @@ void Trainer::measure_memory(TrainSummary& sum) const {
     int64_t all_written = run.watch ? run.watch->written_bytes() : run.written_bytes;
     int64_t measured =
         run.watch ? run.watch->claimed_bytes() : round_up(run.written_bytes, kAlignment);
+    measured += run.flow_bytes, all_written += run.flow_bytes;
     for (const auto& [name, entry] : run.store) {
       // Made of zeros: what is none now was written. More than its bytes: so was what lies behind.
       const int64_t written = entry.region.touched(0);
@@ -380,6 +412,7 @@ void Trainer::measure_memory(TrainSummary& sum) const {
 
 // The first rank's step for the report, and all that ranks do for a timeline of them.
 void Trainer::time_steps(bool is_timed) {
+  if (is_staged()) main_sessions()[0]->collect(is_timed ? &ranks_[0]->stats[kStep] : nullptr);
   const bool draws_all = !config_.timeline.empty() && !is_alone();
   for (size_t r = 0; r < ranks_.size(); ++r)
     for (size_t i = 0; i < plans_.size(); ++i)
@@ -442,8 +475,17 @@ Error Trainer::in_step(Error e) const {
   return e;
 }
 
+std::vector<Session*> Trainer::main_sessions() const {
+  const RankRun& first = *ranks_[0];
+  if (const ProgramSession* p = first.step_program.get())
+    return {p->sessions()[static_cast<size_t>(p->program().order[0].part)].get()};
+  std::vector<Session*> all;
+  for (const auto& session : first.sessions[kStep]) all.push_back(session.get());
+  return all;
+}
+
 std::vector<int64_t> Trainer::launches() const {
-  const Session& main = *ranks_[0]->sessions[kStep][0];
+  const Session& main = *main_sessions()[0];
   std::vector<int64_t> all;
   for (size_t i = 0; i < plan().steps.size(); ++i) all.push_back(main.launches(i));
   return all;
@@ -459,6 +501,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   const int64_t first = step_;
   for (const auto& run : ranks_) {
     run->stats.assign(plans_.size(), {});
+    if (is_staged()) run->stats.assign(1, std::vector<StepStats>(plan().steps.size()));
     for (size_t i = 0; i < plans_.size(); ++i)
       run->stats[i].resize(run->sessions[i][0]->plan().steps.size());
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/file.h"
 #include "tegula/io/text_data.h"
-#include "tegula/runtime/compile.h"
+#include "tegula/runtime/compile_stages.h"
 #include "tegula/runtime/rank_group.h"
 #include "tegula/runtime/trace.h"
 #include "tegula/text/tokenizer.h"
@@ -25,6 +26,7 @@
 #include "tegula/train/loss_scale.h"
 #include "tegula/train/masking.h"
 #include "tegula/train/rank_run.h"
+#include "tegula/train/shared_save.h"
 #include "tegula/train/step.h"
 
 namespace tegula {
@@ -124,8 +126,12 @@ class Trainer {
 
   const TrainConfig& config() const { return config_; }
   // A step's plan, or a micro step's where gradients are accumulated; cost() is of the whole step.
-  // This process's first rank's.
-  const Plan& plan() const { return *plans_[0].plans[0]; }
+  // This process's first rank's; of a pipeline that of the part that it runs first.
+  const Plan& plan() const {
+    if (!stages_) return *plans_[0].plans[0];
+    const PlannedProgram& first = *stages_->ranks[static_cast<size_t>(group_.first_rank())];
+    return *first.plans[static_cast<size_t>(first.order[0].part)];
+  }
   const StepCost& cost() const { return cost_; }
   int64_t recomputed_flops() const { return recomputed_flops_; }  // of cost()
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
@@ -168,6 +174,7 @@ class Trainer {
   Status count_costs(const Target& target);
   Result<bool> is_stopped(const std::atomic<bool>& stop);
   Status save_shares();
+  SharedSave::State state_of_all() const;
   Status exchange_counts(TrainSummary& sum);
   Status open_origin();
   Status load_data();
@@ -178,7 +185,11 @@ class Trainer {
   Status init_or_resume();
   Status bind_all();
   Status one_step(StepReport& report);
-  Status follow_loss_scale(Session& last, StepReport& report);
+  Status one_step_of_all(StepReport& report);
+  Session& last_session();
+  std::vector<Session*> main_sessions() const;  // of plan()
+  Result<float> eval_loss();
+  Status follow_loss_scale(StepReport& report);
   Result<double> split_loss(std::span<const int32_t> tokens, int64_t most_rows,
                             const std::atomic<bool>& stop);
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
@@ -198,6 +209,21 @@ class Trainer {
   Status run_all(size_t which, int64_t slot = 0);
   void give_batch(size_t which, int64_t rank);
   Status watched_step(StepReport& report, int64_t done);
+  // Of a pipeline (trainer_pipeline.cpp).
+  bool is_staged() const { return stages_.has_value(); }
+  Status compile_stages(const Target& target);
+  Status agree_on_stages();
+  std::set<std::string, std::less<>> state_elsewhere() const;
+  Status allocate_stages(RankRun& run, int64_t rank);
+  Status bind_stages();
+  // The rank's own i-th micro-batch of a step; -1: the batch of an evaluation.
+  void give_stages(int64_t rank, int64_t i);
+  Status run_stages(bool is_step);
+  Result<std::vector<float>> told_by_stages(bool is_step);
+  Result<LossScaleState> scale_told_by_stages();
+  Status one_step_in_stages(StepReport& report);
+  Result<std::string> find_fault_in_stages(bool is_step);
+  static Status measure_flows(RankRun& run, uint8_t poison);
   void measure_memory(TrainSummary& sum) const;
   void time_steps(bool is_timed);
   Status exchange_bars();
@@ -214,8 +240,9 @@ class Trainer {
   std::optional<Masking> masking_;     // of a model that finds masked tokens
   std::optional<BatchOrder> batches_;  // as config_.batches says; none: drawn
   StepFunctions functions_;
-  std::vector<CompiledRanks> plans_;  // step (or micro step), eval, update, join
-  StepCost cost_;                     // of all ranks
+  std::vector<CompiledRanks> plans_;                    // step (or micro step), eval, update, join
+  std::optional<CompiledStages> stages_, eval_stages_;  // of a pipeline, instead of these
+  StepCost cost_;                                       // of all ranks
   std::vector<StepCost> rank_costs_;
   int64_t recomputed_flops_ = 0;
   RankGroup group_;

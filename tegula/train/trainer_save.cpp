@@ -43,19 +43,37 @@ const Sharding& Trainer::sharding_of_state(std::string_view name) const {
   return *s;
 }
 
+// What all ranks together hold besides weights.
+SharedSave::State Trainer::state_of_all() const {
+  SharedSave::State state;
+  if (is_staged())
+    for (const auto& [name, value] : stages_->values)
+      if (value.role != Role::kInput) state[name] = value.type;
+  for (const auto& [name, entry] : ranks_[0]->store) state[name] = {entry.type.dtype, entry.shape};
+  return state;
+}
+
+std::set<std::string, std::less<>> Trainer::state_elsewhere() const {
+  std::set<std::string, std::less<>> names;
+  if (is_staged())
+    for (const auto& [name, value] : stages_->values) names.insert(name);
+  return names;
+}
+
 // Every rank writes its own part of the files; nobody gathers anything.
 Status Trainer::save_shares() {
   Segment& segment = group_.segment();
   std::string bad;  // the number of the first weight that is not finite
   for (size_t i = 0; i < functions_.weights.size() && bad.empty(); ++i)
     for (const auto& run : ranks_)
-      if (!are_finite(run->store.find(functions_.weights[i].name))) bad = cat(i);
+      if (const TensorRef w = run->store.find(functions_.weights[i].name); w.data && !are_finite(w))
+        bad = cat(i);
   for (const std::string& one : TEGULA_TRY(segment.exchange(bad)))
     if (!one.empty()) {
       const auto i = static_cast<size_t>(std::strtoull(one.c_str(), nullptr, 10));
       return weight_not_finite(functions_.weights[i].name);
     }
-  auto files = TEGULA_TRY(SharedSave::plan(config_, functions_.weights, ranks_[0]->store));
+  auto files = TEGULA_TRY(SharedSave::plan(config_, functions_.weights, state_of_all()));
   const std::string begun =
       is_speaker() ? TEGULA_TRY(files.begin(config_, *lock_, step_)) : std::string();
   const std::string known = TEGULA_TRY(segment.exchange(begun))[0];
@@ -68,6 +86,7 @@ Status Trainer::save_shares() {
     const Who who{this, r};
     const auto is_written = [](const void* context, std::string_view name) {
       const Who& w = *static_cast<const Who*>(context);
+      if (w.trainer->is_staged()) return w.trainer->stages_->is_writer(name, w.rank);
       return is_writer(w.trainer->plans_[kStep], w.trainer->sharding_of_state(name), w.rank);
     };
     return files.write(run_of(r).store, is_written, &who);

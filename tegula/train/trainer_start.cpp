@@ -8,6 +8,7 @@
 #include "tegula/models/rotary.h"
 #include "tegula/train/deal.h"
 #include "tegula/train/device_memory.h"
+#include "tegula/train/pipeline.h"
 #include "tegula/train/ranks.h"
 #include "tegula/train/run_facts.h"
 #include "tegula/train/trainer.h"
@@ -163,6 +164,12 @@ Status Trainer::compile_plans() {
   TEGULA_TRY(agree_on_run(target));
   functions_ = TEGULA_TRY(build_step_functions(config_));
   order_ = dealt_order(config_);
+  if (has_pipeline(config_)) {
+    TEGULA_TRY(compile_stages(target));
+    compile_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
+    return {};
+  }
   const auto add = [&](FuncId f) -> Status {
     plans_.push_back(TEGULA_TRY(
         compile_for_ranks(config_, functions_, f, target, {group_.first_rank(), group_.n_own()})));
@@ -211,6 +218,10 @@ Status Trainer::count_costs(const Target& target) {
 Status Trainer::allocate() {
   for (int64_t rank = group_.first_rank(); rank < group_.first_rank() + group_.n_own(); ++rank) {
     RankRun& run = run_of(rank);
+    if (is_staged()) {
+      TEGULA_TRY(allocate_stages(run, rank));
+      continue;
+    }
     int64_t bytes = 0;
     for (const CompiledRanks& c : plans_) bytes = std::max(bytes, c.plan_of(rank)->arena_bytes);
     Device* device = run.rank.device;
@@ -226,6 +237,7 @@ Status Trainer::allocate() {
     }
     if (memory_nodes() > 1 && !device) run.sessions[kStep][0]->touch_arena();
   }
+  if (is_staged()) return agree_on_stages();
   return is_alone() ? Status() : agree_on_collectives(group_, plans_);
 }
 
@@ -253,17 +265,19 @@ Status Trainer::init_or_resume() {
                                plans_[i], r, slot));
   const auto stores = stores_of(ranks_);
   if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, *from_, hashes_, stores, notes));
+    step_ =
+        TEGULA_TRY(load_training_state(config_, *from_, hashes_, stores, notes, state_elsewhere()));
     saved_ = from_->path(), saved_step_ = step_;
     loss_scale_ = TEGULA_TRY(loss_scale_of(*stores[0]));
     best_ = best_checkpoint(config_.out);
     // A crash may have come between the two halves of naming it.
+    if (is_staged()) loss_scale_ = TEGULA_TRY(scale_told_by_stages());
     return best_ && is_speaker() ? keep_best(config_.out, *best_) : Status();
   }
   TEGULA_TRY(
       start_weights(config_, from_.get(), functions_.weights, stores, ranks_[0]->rank.pool, notes));
   for (Store* store : stores) TEGULA_TRY(init_loss_scale(*store, config_.loss_scale));
-  loss_scale_ = TEGULA_TRY(loss_scale_of(*stores[0]));
+  loss_scale_ = TEGULA_TRY(is_staged() ? scale_told_by_stages() : loss_scale_of(*stores[0]));
   if (!config_.overwrite || config_.out.empty() || !is_speaker()) return {};
   TEGULA_TRY(clear_run_directory(config_.out, names_of(texts_)));
   return mark_run_directory(config_.out);
@@ -272,6 +286,7 @@ Status Trainer::init_or_resume() {
 Status Trainer::bind_all() {
   const auto n = static_cast<size_t>(config_.batch * config_.row_length());
   tokens_.resize(n), targets_.resize(n);
+  if (is_staged()) return bind_stages();
   const TensorRef whole =
       contiguous_ref(tokens_.data(), {DType::kI32, {config_.batch, config_.row_length()}});
   for (size_t i = 0; i < ranks_.size() && !is_alone(); ++i)

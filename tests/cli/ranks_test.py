@@ -270,7 +270,7 @@ class Ranks(CliTest):
         def refused(*flags):
             return self.run_tool("train", "--data", self.text, *RUN, *flags)
         for flags, why in ((("--mesh", "dp=3"), "--batch 8 cannot be shared evenly by the 3 ranks"),
-                           (("--mesh", "pp=2"), "there is no axis pp"),
+                           (("--mesh", "sp=2"), "there is no axis sp"),
                            (("--mesh", "dp=2", "--ranks", "4"), "has 2 ranks, --ranks is 4"),
                            (("--mesh", "dp"), "must be an axis and its ranks"),
                            (("--mesh", "dp=2", "--mode", "exact", "--blockwise", "32"), "--blockwise")):

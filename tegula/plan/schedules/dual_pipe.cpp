@@ -91,6 +91,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
 
 extern constinit const ScheduleDef dual_pipe_schedule = {
     .name = "dual_pipe",
+    .known_as = "dualpipe",
     .doc = "two directions, forward and backward together, weights twice (DualPipe)",
     .weight_gradients_apart = true,
     .make = make};

@@ -16,6 +16,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
 
 extern constinit const ScheduleDef forward_only_schedule = {
     .name = "forward_only",
+    .known_as = "forward",
     .doc = "forward parts alone (inference)",
     .trains = false,
     .make = make};

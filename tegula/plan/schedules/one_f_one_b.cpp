@@ -27,6 +27,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
 
 extern constinit const ScheduleDef one_f_one_b_schedule = {
     .name = "one_f_one_b",
+    .known_as = "1f1b",
     .doc = "one forward, one backward in turns (PipeDream-flush)",
     .make = make};
 

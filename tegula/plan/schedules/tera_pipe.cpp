@@ -23,6 +23,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
 
 extern constinit const ScheduleDef tera_pipe_schedule = {
     .name = "tera_pipe",
+    .known_as = "terapipe",
     .doc = "slices of tokens, one behind another (TeraPipe)",
     .takes_slices = true,
     .make = make};

@@ -30,6 +30,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
 
 extern constinit const ScheduleDef zero_bubble_schedule = {
     .name = "zero_bubble",
+    .known_as = "zb-h1",
     .doc = "1F1B with weight gradients in the gaps (ZB-H1)",
     .weight_gradients_apart = true,
     .make = make};

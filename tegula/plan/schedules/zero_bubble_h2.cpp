@@ -32,6 +32,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
 
 extern constinit const ScheduleDef zero_bubble_h2_schedule = {
     .name = "zero_bubble_h2",
+    .known_as = "zb-h2",
     .doc = "no waiting within a rank, for twice the activations (ZB-H2)",
     .weight_gradients_apart = true,
     .make = make};

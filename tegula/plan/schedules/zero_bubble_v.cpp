@@ -62,6 +62,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
 
 extern constinit const ScheduleDef zero_bubble_v_schedule = {
     .name = "zero_bubble_v",
+    .known_as = "zb-v",
     .doc = "stages down the ranks and up again, no waiting within a rank (ZB-V)",
     .weight_gradients_apart = true,
     .stages_per_rank = 2,

@@ -1,0 +1,136 @@
+"""Pipelines on ranks: in mode exact the files of one rank that accumulates, byte for byte, whatever the schedule; what a rank does, holds and
+sends as planned; a run goes on on another mesh; what cannot be is refused with its numbers."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from case import CliTest, INPUT, TEGULA, USAGE
+
+RUN = ("--batch 4 --seqlen 32 --n-layers 4 --n-heads 4 --d-model 64 --warmup 1 --eval-every 0 --lr 0.01 --threads 1 --json "
+       "--mode exact").split()
+FILES = ("model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json")
+LLAMA, GPT2 = ("--model", "llama", "--n-kv-heads", "2"), ("--model", "gpt2")
+SCHEDULES = [("gpipe", 2, 4, 2), ("1f1b", 4, 4, 1), ("interleaved", 2, 4, 1), ("zb-h1", 4, 4, 2), ("zb-h2", 2, 4, 1), ("zb-v", 2, 4, 2),
+             ("chimera", 4, 8, 1), ("dualpipe", 2, 4, 2), ("in_turns", 2, 4, 1)]  # pp, micro-batches, processes
+
+
+class Pipelines(CliTest):
+    def train(self, out, *flags, steps=3):
+        done = self.expect_ok(self.run_tool("train", "--data", self.text, "--out", self.dir / out, "--steps", steps, *RUN, *flags))
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def files(self, out):
+        return {name: (self.dir / out / "latest" / name).read_bytes() for name in FILES}
+
+    def one(self, *flags):
+        name = "one " + " ".join(map(str, flags)).replace("/", "_")
+        if not (self.dir / name).exists():
+            self.train(name, *flags)
+        return name
+
+    def check(self, flags, *pipeline):
+        one, out = self.one(*flags), "pipeline"
+        summary = self.train(out, "--overwrite", *flags, *pipeline)
+        for rank in summary["ranks"]:
+            for what in ("flops", "sent_bytes", "peak_bytes"):
+                self.assertEqual(rank[what], rank[what + "_planned"], what)
+            self.assertGreater(rank["sent_bytes"], 0)
+        self.assertEqual(self.files(one), self.files(out))
+        return summary
+
+
+class Bits(Pipelines):
+    def test_every_schedule_has_the_files_of_one_rank(self):
+        for (name, pp, m, processes), (model, dtype) in zip(SCHEDULES, itertools.cycle(((LLAMA, "f32"), (GPT2, "bf16"), (GPT2, "f32")))):
+            with self.subTest(schedule=name, pp=pp, dtype=dtype, model=model):
+                self.check((*model, "--dtype", dtype, "--accumulate", m), "--mesh", f"pp={pp}", "--schedule", name, "--processes", processes)
+
+    def test_other_axes_beside(self):
+        for mesh, more in (("pp=2,dp=2", ""), ("pp=2,dp=2", "--zero 1 --processes 2"), ("pp=2,tp=2", "--schedule zb-h1"),
+                           ("cp=2,pp=2", "--processes 4"), ("pp=2,dp=4", "--schedule gpipe")):
+            with self.subTest(mesh=mesh, more=more):
+                self.check((*LLAMA, "--accumulate", 4), "--mesh", mesh, *more.split())
+
+    def test_experts_dropout_and_a_scaled_loss(self):
+        moe = "--model moe --n-experts 4 --capacity-factor 1 --balance-loss 0.05 --accumulate 2".split()
+        self.check(tuple(moe), "--mesh", "pp=2,ep=2")
+        self.check((*GPT2, "--dropout", "0.1", "--dtype", "f16", "--accumulate", 4), "--mesh", "pp=2", "--schedule", "zb-h1")
+        self.check((*LLAMA, "--accumulate", 1), "--mesh", "pp=4")
+
+    def test_stages_where_they_are_said(self):
+        self.check((*GPT2, "--accumulate", 4), "--mesh", "pp=2", "--stages-at", "0,3")
+        self.check((*GPT2, "--accumulate", 4), "--mesh", "pp=2", "--schedule", "interleaved", "--interleave", 2, "--stages-at", "0,1,2,3")
+
+    def test_a_run_goes_on_on_other_ranks(self):
+        flags = (*GPT2, "--accumulate", 4, "--lr-decay-steps", 6)
+        one = self.one(*flags)
+        self.train(one, *flags, "--resume", steps=6)
+        self.train("many", *flags, "--mesh", "pp=2", "--processes", 2, steps=2)
+        self.train("many", *flags, "--resume", "--mesh", "dp=2,pp=2", "--schedule", "gpipe", steps=4)
+        self.train("many", *flags, "--resume", steps=5)
+        self.train("many", *flags, "--resume", "--mesh", "pp=4", "--schedule", "chimera", "--processes", 4, steps=6)
+        self.assertEqual(self.files(one), self.files("many"))
+
+    def test_losses_are_those_of_one_rank(self):
+        flags = (*LLAMA, "--accumulate", 4, "--dtype", "bf16")
+        one, many = self.train("one", *flags), self.train("many", *flags, "--mesh", "pp=2")
+        for what in ("train_loss", "val_loss", "train_split_loss"):
+            self.assertEqual(one[what], many[what])
+
+
+class Faults(Pipelines):
+    def test_a_loss_that_is_not_finite_names_the_op(self):
+        flags = ("train", "--data", self.text, "--out", self.out, "--steps", 3, *RUN, *GPT2, "--accumulate", 2, "--lr", "1e30", "--min-lr", "1e30",
+                 "--grad-clip", 0)
+        one = self.run_tool(*flags)
+        many = self.run_tool(*flags, "--overwrite", "--mesh", "pp=2")
+        self.expect_error(one, INPUT, "NaN", "layer_norm_bwd", "in head", lines_before=True)
+        self.expect_error(many, INPUT, "NaN", "layer_norm_bwd", "in head", lines_before=True)
+
+    def test_a_killed_rank_is_started_anew(self):
+        flags = (*GPT2, "--accumulate", 4, "--save-every", 2)
+        one = self.one(*flags, "--lr-decay-steps", 40)
+        self.train(one, *flags, "--lr-decay-steps", 40, "--resume", steps=40)
+        tool = subprocess.Popen([TEGULA, "train", "--data", self.text, "--out", self.out, "--steps", "40", *map(str, RUN), *map(str, flags),
+                                 "--lr-decay-steps", "40", "--mesh", "pp=2", "--processes", "2", "--restart", "2"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not (self.out / "latest").exists() and tool.poll() is None:
+            time.sleep(.05)
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(tool.pid)], capture_output=True, text=True, check=True).stdout.split()
+        os.kill(int(children[-1]), signal.SIGKILL)
+        _, told = tool.communicate(timeout=120)
+        self.assertEqual(tool.returncode, 0, told)
+        self.assertIn("was killed by signal 9", told)
+        self.assertEqual(self.files(one)["model.safetensors"], (self.out / "latest" / "model.safetensors").read_bytes())
+
+
+class Refused(Pipelines):
+    def test_what_cannot_be(self):
+        for flags, why in ((("--mesh", "pp=8"), ("pp=8", "4 layers", "take pp=4")),
+                           (("--mesh", "pp=4", "--schedule", "interleaved"), ("4 layers", "8 stages", "take pp=2")),
+                           (("--mesh", "pp=2", "--schedule", "dualpipe", "--accumulate", 2), ("dual_pipe", "2 ranks and 2 micro-batches")),
+                           (("--mesh", "pp=2", "--schedule", "chimera", "--accumulate", 3), ("3 micro-batches", "even --accumulate")),
+                           (("--mesh", "pp=3", "--schedule", "chimera", "--accumulate", 4), ("3 ranks cannot be paired",)),
+                           (("--mesh", "pp=2", "--schedule", "forward"), ("trains nothing",)),
+                           (("--mesh", "pp=2,dp=2", "--zero", 2), ("--zero 2", "--zero 1")),
+                           (("--mesh", "pp=2,dp=2", "--zero", 3), ("--zero 3", "--zero 1")),
+                           (("--schedule", "gpipe"), ("--schedule", "axis pp")),
+                           (("--interleave", 2, "--mesh", "dp=2"), ("--interleave", "axis pp")),
+                           (("--mesh", "pp=2", "--interleave", 2), ("one_f_one_b", "4 stages")),
+                           (("--mesh", "pp=2", "--stages-at", "0,5"), ("--stages-at 0,5", "4 layers")),
+                           (("--mesh", "pp=2", "--stages-at", "1,2"), ("--stages-at 1,2", "first 0")),
+                           (("--mesh", "pp=4", "--stages-at", "0,2,1,3"), ("a stage at layer 1 behind one at 2",)),
+                           (("--mesh", "pp=4", "--stages-at", "0,2"), ("2 stages", "has 4")),
+                           (("--mesh", "pp=2", "--memory", "1MiB"), ("--memory",))):
+            with self.subTest(flags=flags):
+                run = ("train", "--data", self.text, "--out", self.out, "--steps", 2, *RUN, *GPT2)
+                self.expect_error(self.run_tool(*run, *flags), USAGE, *why)
+
+
+if __name__ == "__main__":
+    unittest.main()
