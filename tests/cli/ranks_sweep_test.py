@@ -1,6 +1,6 @@
 """Steps of training in mode exact on meshes: weights and optimizer state of one rank, byte for byte.
 
-In ctest every pair of a family, dtype, axis, ZeRO stage, number of micro-batches, length and transport occurs in some run.
+In ctest every pair of a family, dtype, axis, schedule, ZeRO stage, number of micro-batches, length and transport occurs in some run.
 Random ones by command: a case is its number's own, a family, sizes, a dtype and settings, one rank's run, and three meshes
 of up to 8 ranks that divide it. For 20 minutes by `script/test -C Sweep -R ranks_sweep`.
   TEGULA_SWEEP_SECONDS=S  goes on for so long
@@ -63,7 +63,9 @@ FACTORS = {
     "dtype": ("f32", "bf16", "f16"),
     "seqlen": (64, 256),
     "accumulate": (1, 2, 3, 4, 8),
-    "mesh": ("dp=2", "dp=4", "tp=2", "tp=4", "cp=2", "ep=2", "dp=2,tp=2", "cp=2,dp=2", "ep=2,dp=2"),
+    "mesh": ("dp=2", "dp=4", "tp=2", "tp=4", "cp=2", "ep=2", "dp=2,tp=2", "cp=2,dp=2", "ep=2,dp=2",
+             "pp=2", "dp=2,pp=2", "pp=2,tp=2"),
+    "schedule": ("", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "chimera", "dualpipe"),
     "zero": (0, 1, 2, 3),
     "transport": ("threads", "shm"),
 }
@@ -76,7 +78,27 @@ def is_possible(row):
     mesh, family = row.get("mesh"), row.get("family")
     if mesh and family and "ep" in mesh and family not in MOE:
         return False
-    return not (mesh and row.get("zero") and "dp" not in mesh)
+    if mesh and row.get("zero") and "dp" not in mesh:
+        return False
+    schedule, micro_batches = row.get("schedule"), row.get("accumulate")
+    if mesh and schedule is not None and bool(schedule) != ("pp" in mesh):
+        return False
+    if (schedule or "pp" in (mesh or "")) and row.get("zero", 0) > 1:
+        return False
+    # Two pipelines take halves, DualPipe's of two micro-batches for each rank; dp's ranks share them out.
+    least = {"chimera": 2, "dualpipe": 4}.get(schedule, 1)
+    if least > 1 and micro_batches:
+        return micro_batches % least == 0 and micro_batches // (2 if mesh and "dp" in mesh else 1) >= least
+    return True
+
+
+def layers_of(row):
+    """As many as the pipeline has stages."""
+    return 4 if row["schedule"] in ("interleaved", "zb-v") else 2 if row["schedule"] else 1
+
+
+def reference_of(row):
+    return (*(row[name] for name in ALONE), layers_of(row))
 
 
 def completed(row, r):
@@ -111,7 +133,7 @@ def every_pair():
             if row is None:
                 continue
             row = {name: row[name] for name in order}
-            reference = tuple(row[name] for name in ALONE)
+            reference = reference_of(row)
             score = (len(pairs_of(row) & missing), reference in known)
             if best is None or score > best[0]:
                 best = (score, row, reference)
@@ -123,7 +145,7 @@ def every_pair():
 
 def flags_alone(row):
     family = row["family"]
-    flags = (f"--model {family} --n-layers 1 --batch 4 --seqlen {row['seqlen']} --dtype {row['dtype']} --steps 1 "
+    flags = (f"--model {family} --n-layers {layers_of(row)} --batch 4 --seqlen {row['seqlen']} --dtype {row['dtype']} --steps 1 "
              f"--accumulate {row['accumulate']}")
     flags += " --d-model 16" if family == "mlp" else " --n-heads 4 --d-model 32"
     flags += " --window 24" if family in ("mistral", "gemma2", "gemma3") else ""
@@ -294,17 +316,18 @@ class RanksSweep(CliTest):
         rows = every_pair()
         self.assertGreaterEqual(len(rows), 120)
         self.assertGreaterEqual(sum(row["transport"] != "threads" for row in rows), 20)
-        references = {tuple(row[name] for name in ALONE): row for row in rows}
+        references = {reference_of(row): row for row in rows}
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             runs = {key: pool.submit(self.train, f"one{i}", flags_alone(row)) for i, (key, row) in enumerate(references.items())}
 
             def beside(number, row):
-                key = tuple(row[name] for name in ALONE)
+                key = reference_of(row)
                 alone, one = runs[key].result()
                 if alone.returncode != 0:
                     return f"one rank fails\n  {one}\n  {alone.stderr}"
                 more = ["--mesh", row["mesh"], *TRANSPORTS[row["transport"]]]
                 more += ["--zero", str(row["zero"])] if row["zero"] else []
+                more += ["--schedule", row["schedule"]] if row["schedule"] else []
                 why = self.compare(f"row {number}", one, (alone, one, f"one{list(references).index(key)}"),
                                    flags_alone(row) + more, f"many{number}")
                 shutil.rmtree(self.dir / f"many{number}", ignore_errors=True)
