@@ -243,7 +243,42 @@ void f32_to_f64(const TileOp& o) {
 void i64_to_f64(const TileOp& o) {
   map_1<double, int64_t>(o, [](int64_t a) { return static_cast<double>(a); });
 }
-// Truncated; NaN gives 0, and what lies beyond the range its end.
+typedef uint32_t U32x4 __attribute__((vector_size(16)));
+typedef int64_t I64x4 __attribute__((vector_size(32)));
+typedef uint64_t U64x4 __attribute__((vector_size(32)));
+
+// Truncated by shifts of the significand, which vectors have where they have no such conversion;
+// NaN gives 0, and what lies beyond the range its end.
+TEGULA_VEC void truncate_4(const float* from, int64_t* to) {
+  constexpr int64_t kMost = 39;  // 2^24 shifted further is beyond the range
+  U32x4 narrow;
+  std::memcpy(&narrow, from, sizeof narrow);
+  const U64x4 u = __builtin_convertvector(narrow, U64x4);
+  const I64x4 shift = (I64x4)(u >> 23 & 255) - 150, zero = shift ^ shift;
+  const I64x4 is_beyond = shift > kMost;
+  const I64x4 left = shift < 0 ? zero : is_beyond ? zero : shift;
+  const I64x4 right = shift > 0 ? zero : shift < -24 ? zero + 24 : -shift;
+  const I64x4 sign = zero - (I64x4)(u >> 31);
+  const I64x4 significand = (I64x4)((u & 0x7fffff) | 0x800000);
+  const I64x4 inside = (I64x4)((U64x4)significand << (U64x4)left >> (U64x4)right);
+  // The negative end is the complement of the other one.
+  const I64x4 y = is_beyond ? (zero + INT64_MAX) ^ sign : (inside ^ sign) - sign;
+  const I64x4 is_nan = (I64x4)(u & 0x7fffffff) > 0x7f800000;
+  const I64x4 result = y & ~is_nan;
+  std::memcpy(to, &result, sizeof result);
+}
+void f32_to_i64(const TileOp& o) {
+  float block[16];
+  int64_t step;
+  for (int64_t r = 0; r < o.rows; ++r) {
+    const float* a = open<float>(o, 0, r, block, &step);
+    int64_t* d = static_cast<int64_t*>(o.dst) + r * o.pitch;
+    for (int64_t i = 0; i < o.n; i += 16, a += step)
+      for (int64_t j = 0; j < 16; j += 4) truncate_4(a + j, d + i + j);
+  }
+}
+
+// The same of any class, and to narrower integers.
 template <class T>
 void to_i64(const TileOp& o) {
   if (o.dtype == DType::kI64)
@@ -260,13 +295,14 @@ void f64_to_f64(const TileOp& o) {
   map_1<double, double>(o, [](double a) { return a; });
 }
 
-TileFn find_cast(Class from, Class to) {
+TileFn find_cast(Class from, Class to, DType dtype) {
   switch (to) {
     case Class::kF32:
       return from == Class::kF64 ? f64_to_f32 : i64_to_f32;
     case Class::kF64:
       return from == Class::kF32 ? f32_to_f64 : from == Class::kF64 ? f64_to_f64 : i64_to_f64;
     case Class::kI64:
+      if (from == Class::kF32 && dtype == DType::kI64) return f32_to_i64;
       return from == Class::kF32 ? to_i64<float> : from == Class::kF64 ? to_i64<double> : op_i64;
   }
   return nullptr;
@@ -278,7 +314,7 @@ TileFn find_wide(const MicroOp& m) {
   const Class from = class_of(m.src_dtype), to = class_of(m.dtype);
   switch (tile::op_info(m.op).kind) {
     case Kind::kCast:
-      return find_cast(from, to);
+      return find_cast(from, to, m.dtype);
     case Kind::kCompare:
       return from == Class::kF64 ? compare<double> : compare<int64_t>;
     default:
