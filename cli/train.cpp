@@ -170,6 +170,15 @@ Json ranks_json(const TrainSummary& s) {
   return ranks;
 }
 
+Json links_json(const TrainSummary& s) {
+  Json::Array calls;
+  for (const LinkUse& l : s.links)
+    calls.push_back(Json::object(
+        {{"call", l.call}, {"times", l.times}, {"link_s", l.link_s}, {"waited_s", l.waited_s}}));
+  return Json::object({{"calls", std::move(calls)},
+                       {"hidden", std::isnan(s.hidden()) ? Json() : Json(s.hidden())}});
+}
+
 Json summary_json(const TrainSummary& s, const Utilisation& u) {
   return Json::object({{"steps", s.steps},
                        {"train_loss", s.train_loss},
@@ -201,11 +210,28 @@ Json summary_json(const TrainSummary& s, const Utilisation& u) {
                        {"process_allocated_bytes", s.process_allocated_bytes},
                        {"peak_bytes_lower_bound", s.lower_bound_bytes},
                        {"ranks", ranks_json(s)},
+                       {"links", links_json(s)},
                        {"compile_ms", s.compile_ms},
                        {"device", s.device},
                        {"host_steps", s.host_steps},
                        {"device_taken_bytes", s.device_taken_bytes},
                        {"interrupted", s.interrupted}});
+}
+
+// What the first rank's links took, beside kernels or waited for, and the calls that hid least.
+void print_links(const TrainSummary& s) {
+  double link_s = 0, waited_s = 0;
+  for (const LinkUse& l : s.links) link_s += l.link_s, waited_s += l.waited_s;
+  std::fprintf(stderr, "links: %.3f s, %.3f s of it waited for: %.1f %% hidden\n", link_s, waited_s,
+               100 * s.hidden());
+  std::vector<LinkUse> calls = s.links;
+  std::sort(calls.begin(), calls.end(),
+            [](const LinkUse& a, const LinkUse& b) { return a.waited_s > b.waited_s; });
+  constexpr size_t kMost = 5;
+  for (size_t i = 0; i < std::min(calls.size(), kMost); ++i)
+    if (calls[i].waited_s > 0.01 * link_s)
+      std::fprintf(stderr, "  exposed: %.3f of %.3f s, %s\n", calls[i].waited_s, calls[i].link_s,
+                   calls[i].call.c_str());
 }
 
 // Prints only what there was some of.
@@ -385,6 +411,7 @@ Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
   }
   if (const Status drawn = draw_timeline(t, *summary); !drawn.ok()) return drawn.error();
   print_summary(*summary);
+  if (t.plan().target.brings && !std::isnan(summary->hidden())) print_links(*summary);
   if (t.config().json) std::printf("%s\n", summary_json(*summary, p.utilisation).dump().c_str());
   if (!p.metrics_written.ok()) return p.metrics_written.error();
   if (!summary->interrupted) return 0;
@@ -398,6 +425,8 @@ Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
 // In one process, in one of several, or as who starts these.
 int start(TrainConfig config, const TrainFlags& flags, const std::string& config_file) {
   const bool is_apart = config.processes > 1;
+  if (const auto link = link_speed_of_environment(); !link.ok())
+    return report(link.error(), kUsage);
   auto here = is_apart ? launched() : Result<Launched>(Launched{});
   if (!here.ok()) return report(here.error());
   if (is_apart && !here->segment) {

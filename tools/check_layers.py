@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/order.h", "tegula/kernels/registry.h",
+KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/moves.h", "tegula/kernels/order.h", "tegula/kernels/registry.h",
                       "tegula/kernels/target.h")
 TRAINING_AND_SERVING = {
     "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "comm", "runtime", "io", "text", "models"}

@@ -25,7 +25,7 @@ CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/base": 2_400,  # with what lies in tegula/ itself
     "tegula/ir": 3_800,
-    "tegula/ops": 12_800,
+    "tegula/ops": 12_850,
     "tegula/tile": 2_300,
     "tegula/kernels": 800,  # their own headers, without KERNELS
     "tegula/cost": 500,
@@ -40,9 +40,9 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/comm": 2_700,  # transports with and without shared memory, launch, watch
     "tegula/train": 4_700,
     "tegula/serve": 2_500,
-    "tegula/report": 450,
-    "cli": 7_600,
-    "python": 650,
+    "tegula/report": 400,
+    "cli": 7_800,
+    "python": 450,
 }
 CORE = ("tegula", "cli", "python")
 KERNELS = ("tegula/kernels/cpu", "tegula/kernels/cuda")  # listed on their own

@@ -6,7 +6,9 @@
 //
 // The thread sleeps unless there is something to bring; the process's bell (segment.h) wakes it
 // when a rank has posted. Where memory is shared it copies; what another engine carries comes
-// through its Reach. A rank's bytes count as sent by it when they are laid down here.
+// through its Reach. Where links are slowed (link.h), what one rank gives another in a transfer is
+// a message that queues on their link and lies there when it is through. A rank's bytes count as
+// sent by it when they are laid down here.
 #pragma once
 
 #include <span>
@@ -45,6 +47,11 @@ class Transfer {
   std::span<const Fetch> fetches_;
   Tally brought_;  // by an engine
   uint64_t asked_ = 0;
+  struct Message {  // on a slowed link
+    int64_t giver = 0, bytes = 0;
+  };
+  std::vector<Message> messages_;
+  int64_t ready_ns_ = 0, due_ns_ = 0, link_ns_ = 0;
 };
 
 class Mover {
@@ -56,8 +63,15 @@ class Mover {
 
   void begin(Transfer& transfer);
   bool is_done(const Transfer& transfer) const;
-  // False: a rank failed.
-  bool wait(const Transfer& transfer, const Waiter& who) const;
+  // What a transfer's links took, and how much of that somebody waited for them.
+  struct Use {
+    double link_s = 0, waited_s = 0;
+    int64_t times = 0;
+  };
+  // False: a rank failed. Adds to `use`, if given.
+  bool wait(const Transfer& transfer, const Waiter& who, Use* use = nullptr) const;
+  // At once, in this thread: of memory that is shared.
+  void copy(const Fetch& fetch, int64_t taker) const;
   // Nothing is brought any more, and the thread holds no transfer.
   void drain();
 

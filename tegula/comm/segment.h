@@ -24,6 +24,7 @@
 
 #include "tegula/base/memory.h"
 #include "tegula/base/result.h"
+#include "tegula/comm/link.h"
 #include "tegula/comm/tally.h"
 
 namespace tegula {
@@ -108,6 +109,11 @@ class Segment {
   // How bytes come from ranks whose areas are not mapped here, remote() or what a test has set;
   // null: all are mapped.
   Reach* reach() const;
+  // Links between ranks that are slowed on purpose: then nothing is read where it lies.
+  const LinkSpeed& link() const { return link_; }
+  void slow(const LinkSpeed& link) { link_ = link; }
+  // What others show is brought (comm/mover.h), never read where it lies.
+  bool brings() const { return reach() || link_.is_slowed(); }
   void set_reach(Reach* reach) { reach_ = reach; }
 
   // An address of this process's own as an offset, and back. Null stays null.
@@ -156,6 +162,7 @@ class Segment {
   std::vector<Area> areas_;         // of own ranks
   std::unique_ptr<Remote> remote_;  // of processes that are apart
   Reach* reach_ = nullptr;
+  LinkSpeed link_;
 };
 
 }  // namespace tegula

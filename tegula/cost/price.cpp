@@ -39,7 +39,9 @@ double price(const Target& target, DType dtype, double flops, double bytes) {
 }
 
 double price_of_exchange(const Target& target, int n_meetings, double sent_bytes) {
-  return n_meetings * kMeetingSeconds + sent_bytes / bytes_per_s(target);
+  const double meeting = target.link_s > 0 ? target.link_s : kMeetingSeconds;
+  const double rate = target.link_bytes_per_s > 0 ? target.link_bytes_per_s : bytes_per_s(target);
+  return n_meetings * meeting + sent_bytes / rate;
 }
 
 double price_of_collective(const Target& target, const OpCall& call) {

@@ -27,8 +27,9 @@ double price(const Target& target, DType dtype, double flops, double bytes);
 // with its exchange.
 double price(const Target& target, const OpCall& call);
 
-// A rank's wait for others: α·n_meetings + β·bytes, where bytes are those it sends. Ranks are
-// threads that share memory: β is a copy's, α what one meeting takes. [Thakur et al. 2005]
+// A rank's wait for others: α·n_meetings + β·bytes, where bytes are those it sends. They are the
+// target's link's; where that is not known, ranks are threads that share memory: β is a copy's, α
+// what one meeting takes. [Thakur et al. 2005]
 double price_of_exchange(const Target& target, int n_meetings, double sent_bytes);
 // A collective's price: the exchange of the rank that sends most, and nγ, the reading and adding.
 double price_of_collective(const Target& target, const OpCall& call);

@@ -42,6 +42,7 @@ class Peers {
   // What others show is not here to be read: it is brought. Then exchange() does all of a
   // collective.
   virtual bool brings() const = 0;
+  // Of the foreground, all of it; where memory is shared it copies.
   virtual void exchange(const KernelCall& call, const CollectiveMoves& moves) = 0;
   // The group's errand of that number along the axis, the same on all of its ranks. Made when it is
   // first asked for; lives as long as the group.

@@ -45,6 +45,12 @@ struct Target {
   // The shares of them that large calls were measured to reach; 1: not measured.
   double flops_efficiency = 1, bytes_efficiency = 1;
 
+  // Of several ranks: what others show cannot be read here but is brought (kernels/moves.h), as
+  // their engine shares no memory or a link is slowed; collectives then have a workspace.
+  bool brings = false;
+  // A link from one rank to another: seconds of a message, bytes a second. 0: not known.
+  double link_s = 0, link_bytes_per_s = 0;
+
   friend bool operator==(const Target&, const Target&) = default;
 
   // This machine's CPU: instruction set, caches, memory; peaks are not measured here.

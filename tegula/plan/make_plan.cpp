@@ -12,6 +12,7 @@
 #include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/lower_tile.h"
+#include "tegula/plan/comm_table.h"
 #include "tegula/plan/gather_alike.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/order.h"
@@ -252,7 +253,25 @@ Status Planner::plan_fused(Step& step, const Node& n) {
   return {};
 }
 
+// A collective of the foreground by the algorithm that was measured to be best.
+Status Planner::add_collective(const Node& n) {
+  const Type& type = f_.input_types(n)[0];
+  const int64_t bytes = std::max(type.bytes(), f_.output_types(n)[0].bytes());
+  const std::string_view how =
+      options_.comm->choose(n.op->name, n.attrs.i("ranks"), bytes, options_.adds_on_the_way);
+  if (how.empty() || how == "direct") return add_step(n);
+  Node chosen = n;
+  chosen.attrs.set("algorithm", std::string(how));
+  return add_step(chosen);
+}
+
 Status Planner::add_node(const Node& n) {
+  const bool has_choice = options_.comm && n.op->collective && n.attrs.i("ranks") > 1 &&
+                          !n.attrs.flag("background") && !n.attrs.find("algorithm");
+  return has_choice ? add_collective(n) : add_step(n);
+}
+
+Status Planner::add_step(const Node& n) {
   const auto in_types = f_.input_types(n), out_types = f_.output_types(n);
   const OpCall call{n.op, &n.attrs, in_types, out_types, module_.get(), n.regions};
   if (n.op->is_view && add_view(n, call)) return {};

@@ -8,6 +8,8 @@
 #include "tegula/ir/collective.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ir/sharding.h"
+#include "tegula/kernels/moves.h"
+#include "tegula/kernels/moves.h"
 
 namespace tegula {
 
@@ -100,15 +102,49 @@ bool Plan::has_collectives() const {
                      [](const Step& s) { return s.op->collective && s.attrs.i("ranks") > 1; });
 }
 
+// What the group's ranks take from the one at `index`, by an algorithm that is data.
+static int64_t taken_bytes(const Plan& plan, const Step& s, int64_t index) {
+  // Nothing is touched: data has an address, so that places in it have.
+  static constexpr uintptr_t kSomewhere = uintptr_t{1} << 40;
+  std::vector<int64_t> bounds;
+  for (const Symbol& symbol : plan.symbols) bounds.push_back(symbol.bound);
+  auto in = refs_at(s.in, bounds), out = refs_at(s.out, bounds);
+  for (auto* refs : {&in, &out})
+    for (TensorRef& t : *refs) t.data = reinterpret_cast<void*>(kSomewhere);
+  Counters counters;
+  const KernelCall call{.attrs = &s.attrs,
+                        .in = in,
+                        .out = out,
+                        .workspace = reinterpret_cast<void*>(kSomewhere),
+                        .counters = &counters,
+                        .tuning = s.tuning,
+                        .target = &plan.target};
+  const CollectiveMoves& how = *s.kernel->moves;
+  const int n_rounds = how.n_rounds ? how.n_rounds(call) : 1;
+  std::vector<Move> moves;
+  int64_t bytes = 0;
+  for (int64_t taker = 0; taker < s.attrs.i("ranks"); ++taker) {
+    if (taker == index) continue;
+    moves.clear();
+    for (int round = 0; round < n_rounds; ++round) how.list(call, taker, round, moves);
+    for (const Move& m : moves)
+      if (m.giver == index) bytes += m.bytes * m.count;
+  }
+  return bytes;
+}
+
 int64_t Plan::sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const {
   int64_t bytes = 0;
   for (const Step& s : steps) {
     if (!s.op->collective || s.attrs.i("ranks") == 1 || s.ends >= 0) continue;
     const int axis = mesh.find(s.attrs.str("axis"));
     TEGULA_CHECK(axis >= 0, "plan ", name, ": the mesh has no axis ", s.attrs.str("axis"));
-    bytes += with_call(s, [&](const OpCall& c) {
-      return s.op->collective->sent_bytes(c, at[static_cast<size_t>(axis)]);
-    });
+    const int64_t index = at[static_cast<size_t>(axis)];
+    if (s.kernel && s.kernel->moves && s.attrs.find("algorithm"))
+      bytes += taken_bytes(*this, s, index);
+    else
+      bytes +=
+          with_call(s, [&](const OpCall& c) { return s.op->collective->sent_bytes(c, index); });
   }
   return bytes;
 }

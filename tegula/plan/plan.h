@@ -125,6 +125,7 @@ struct Plan {
 Status check_totals(const Plan& plan);
 
 class TuningTable;
+class CommTable;
 
 // The bounds, and some smaller extents of all symbols that a run may have.
 std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
@@ -137,6 +138,9 @@ struct PlanOptions {
   std::vector<std::pair<std::string, std::string>> force_kernel;
   bool use_kernels = true;               // false: references only (tests)
   const TuningTable* tunings = nullptr;  // null: every kernel by its own rule
+  // How collectives are done; null: each rank takes from all at once.
+  const CommTable* comm = nullptr;
+  bool adds_on_the_way = false;  // sums may have an algorithm's order (mode fast)
   // Check the finished plan, see plan/verify.h. None: if the library was built for debugging.
   std::optional<bool> verify;
 };

@@ -173,6 +173,13 @@ class Reader {
     t.bytes_per_s = number(j->find("bytes_per_s"), "bytes_per_s");
     t.flops_efficiency = number(j->find("flops_efficiency"), "flops_efficiency");
     t.bytes_efficiency = number(j->find("bytes_efficiency"), "bytes_efficiency");
+    const Json* link = j->find("link");
+    if (!link) return;
+    const Json* brings = link->find("brings");
+    if (!brings || !brings->as<bool>()) return fail("the link does not say whether it brings");
+    t.brings = *brings->as<bool>();
+    t.link_s = number(link->find("seconds"), "a link's seconds");
+    t.link_bytes_per_s = number(link->find("bytes_per_s"), "a link's rate");
   }
 
   Plan plan(const Json& j) {
@@ -395,21 +402,26 @@ class Reader {
 static Json json_of(const Target& t) {
   Json::Array caches;
   for (int64_t bytes : t.caches.bytes) caches.push_back(bytes);
-  return Json::object({{"name", t.name},
-                       {"device", t.device == DeviceKind::kCpu ? "cpu" : "cuda"},
-                       {"n_threads", t.n_threads},
-                       {"isa", isa_name(t.isa)},
-                       {"caches", std::move(caches)},
-                       {"capability", t.capability},
-                       {"multiprocessors", t.multiprocessors},
-                       {"smem_bytes", t.smem_bytes},
-                       {"l2_bytes", t.l2_bytes},
-                       {"memory_bytes", t.memory_bytes},
-                       {"f32_flops_per_s", t.f32_flops_per_s},
-                       {"bf16_flops_per_s", t.bf16_flops_per_s},
-                       {"bytes_per_s", t.bytes_per_s},
-                       {"flops_efficiency", t.flops_efficiency},
-                       {"bytes_efficiency", t.bytes_efficiency}});
+  Json out = Json::object({{"name", t.name},
+                           {"device", t.device == DeviceKind::kCpu ? "cpu" : "cuda"},
+                           {"n_threads", t.n_threads},
+                           {"isa", isa_name(t.isa)},
+                           {"caches", std::move(caches)},
+                           {"capability", t.capability},
+                           {"multiprocessors", t.multiprocessors},
+                           {"smem_bytes", t.smem_bytes},
+                           {"l2_bytes", t.l2_bytes},
+                           {"memory_bytes", t.memory_bytes},
+                           {"f32_flops_per_s", t.f32_flops_per_s},
+                           {"bf16_flops_per_s", t.bf16_flops_per_s},
+                           {"bytes_per_s", t.bytes_per_s},
+                           {"flops_efficiency", t.flops_efficiency},
+                           {"bytes_efficiency", t.bytes_efficiency}});
+  if (t.brings || t.link_s > 0 || t.link_bytes_per_s > 0)
+    out.set("link", Json::object({{"brings", t.brings},
+                                  {"seconds", t.link_s},
+                                  {"bytes_per_s", t.link_bytes_per_s}}));
+  return out;
 }
 
 std::string plan_to_json(const Plan& plan) {

@@ -39,6 +39,8 @@ class Planner {
   void add_params();
   int new_slot(int64_t bytes, const std::string& name, Phase phase);
   Status add_node(const Node& n);
+  Status add_collective(const Node& n);
+  Status add_step(const Node& n);
   bool add_view(const Node& n, const OpCall& call);
   PlanTensor add_copy(const PlanTensor& from, const Node& cause);
   Step copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause);

@@ -27,6 +27,7 @@ uint64_t mix_shape(uint64_t h, const TensorRef& t) {
 // A rank's words to the others of a group; its tensors' addresses are offsets in the segment.
 struct RankGroup::Slot {
   TensorRef in, out;
+  uint64_t workspace = 0;
   uint64_t hash = 0;  // of the call
 
   static int64_t bytes_of(size_t n) { return static_cast<int64_t>(n * sizeof(Slot)); }
@@ -74,10 +75,13 @@ struct RankGroup::Batch : Transfer {
     fetches.clear();
     for (const Move& move : moves) {
       const auto giver = static_cast<size_t>(move.giver);
-      const TensorRef& shown = move.of_result ? slots[giver].out : slots[giver].in;
-      fetches.push_back({m.ranks[giver],
-                         reinterpret_cast<uintptr_t>(shown.data) + static_cast<uint64_t>(move.from),
-                         move.bytes, move.stride, move.count, move.to, move.to_stride});
+      const Slot& s = slots[giver];
+      const uint64_t shown =
+          move.of == Move::kWorkspace
+              ? s.workspace
+              : reinterpret_cast<uintptr_t>(move.of == Move::kResult ? s.out.data : s.in.data);
+      fetches.push_back({m.ranks[giver], shown + static_cast<uint64_t>(move.from), move.bytes,
+                         move.stride, move.count, move.to, move.to_stride});
     }
   }
   bool is_ready() override { return true; }
@@ -95,7 +99,8 @@ struct RankGroup::Member final : Peers {
     std::vector<Shown> seen;
     uint64_t round = 0;  // how often it met there
   };
-  Batch batch;  // of the foreground
+  Batch batch;                             // of the foreground
+  std::map<std::string, Mover::Use> uses;  // of links, by call
   std::vector<Move> moves;
   Segment* segment = nullptr;
   Mover* mover = nullptr;
@@ -168,21 +173,34 @@ struct RankGroup::Member final : Peers {
     return met.wait_for(++p.round * p.meeting->size(), waiter);
   }
   bool has_failed() const override { return tegula::has_failed(waiter); }
-  bool brings() const override { return segment->reach(); }
+  bool brings() const override { return segment->brings(); }
   void exchange(const KernelCall& call, const CollectiveMoves& how) override {
-    const std::string& axis = call.attrs->str("axis");
-    if (meet(axis, call.in[0], call.out[0]).all.empty()) return;
-    const Place& p = place(axis);
+    Place& p = place(call.attrs->str("axis"));
+    Slot* slots = p.meeting->foreground().slots();
+    show(slots[p.index], call.in[0], call.out[0]);
+    slots[p.index].workspace = segment->offset_of(call.workspace);
+    if (!meet_at(p, &slots[p.index]) || read(slots, *p.meeting, p.index, p.seen).all.empty())
+      return;
     const auto index = static_cast<int64_t>(p.index);
-    for (int round = 0; round < how.n_rounds; ++round) {
+    const int n_rounds = how.n_rounds ? how.n_rounds(call) : 1;
+    for (int round = 0; round < n_rounds; ++round) {
       moves.clear();
       how.list(call, index, round, moves);
-      batch.set(moves, *p.meeting, p.meeting->foreground().slots());
-      mover->begin(batch);
-      if (!mover->wait(batch, waiter)) return;
+      batch.set(moves, *p.meeting, slots);
+      if (!bring()) return;
       if (how.finish) how.finish(call, index, round);
-      if (!meet(axis)) return;
+      if (!meet_at(p, nullptr)) return;
     }
+  }
+  // The batch. Where nothing is awaited, by this thread.
+  bool bring() {
+    if (batch.fetches.empty()) return true;
+    if (brings()) {
+      mover->begin(batch);
+      return mover->wait(batch, waiter, &uses[waiter.state->call]);
+    }
+    for (const Fetch& f : batch.fetches) mover->copy(f, rank);
+    return true;
   }
   Errand& errand(std::string_view axis, int number) override {
     return errand_of(place(axis), number);
@@ -203,6 +221,7 @@ struct RankGroup::Posted final : Errand, Batch {
   std::vector<Shown> seen;
   uint64_t round = 0;  // how often this rank has posted
   std::span<const Move> moves;
+  Mover::Use* use = nullptr;
 
   uint64_t all_of_round() const { return round * seen.size(); }
   int64_t index() const override { return static_cast<int64_t>(place); }
@@ -210,6 +229,7 @@ struct RankGroup::Posted final : Errand, Batch {
     Slot& slot = board->slots()[place];
     member->show(slot, in, out);
     ++round;
+    if (!use) use = &member->uses[member->waiter.state->call];
     moves = needs;
     fetches.reserve(needs.size());
     member->mover->begin(*this);
@@ -217,7 +237,7 @@ struct RankGroup::Posted final : Errand, Batch {
     if (board->posted.load() < all_of_round()) return;
     for (const int64_t r : meeting->ranks) member->segment->ring_for(r);
   }
-  bool wait() override { return member->mover->wait(*this, member->waiter); }
+  bool wait() override { return member->mover->wait(*this, member->waiter, use); }
   bool end() override { return board->taken.wait_for(all_of_round(), member->waiter); }
 
   bool is_ready() override { return board->posted.load() >= all_of_round(); }
@@ -305,6 +325,19 @@ Peers& RankGroup::peers(int64_t rank) {
 void RankGroup::join(Rank& rank, int64_t number) {
   rank.peers = &peers(number);
   rank.memory.take_from(segment_->area(number));
+}
+
+void RankGroup::describe_links(Target& target) const {
+  target.brings = brings();
+  const LinkSpeed& link = segment_->link();
+  if (link.is_slowed()) target.link_s = link.latency_s, target.link_bytes_per_s = link.bytes_per_s;
+}
+
+std::vector<LinkUse> RankGroup::link_uses(int64_t rank) const {
+  std::vector<LinkUse> all;
+  for (const auto& [call, use] : members_[static_cast<size_t>(rank - first_rank())]->uses)
+    all.push_back({call, use.link_s, use.waited_s, use.times});
+  return all;
 }
 
 Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {

@@ -294,8 +294,8 @@ Status Session::launch_watched(size_t i) {
   BoundStep& b = bound_[i];
   const Step& step = plan_->steps[i];
   void* const planned = b.workspace;
-  // What is brought in the background comes between two steps.
-  const bool is_apart = step.starts < 0 && step.ends < 0;
+  // What a collective brings comes at any time, and others may take it from there.
+  const bool is_apart = !step.kernel || !step.kernel->moves;
   if (step.kernel && planned && is_apart)
     b.workspace = watch_->open(planned, plan_->slots[static_cast<size_t>(step.workspace)].bytes);
   rank_->counters.claimed_bytes = 0;

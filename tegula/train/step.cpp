@@ -11,6 +11,7 @@
 #include "tegula/passes/join_sums.h"
 #include "tegula/passes/row_region.h"
 #include "tegula/passes/split.h"
+#include "tegula/runtime/known_links.h"
 #include "tegula/train/deal.h"
 #include "tegula/train/loss_scale.h"
 
@@ -199,6 +200,13 @@ CompileOptions compile_options(const TrainConfig& config, const Target& target) 
     p.block_rows = std::strtoll(config.blockwise.c_str(), nullptr, 10);
   if (config.tune != "off")
     o.tune = {config.tune == "full" ? TuneMode::kFull : TuneMode::kQuick, config.tune_cache};
+  if (config.tune != "off" && config.mesh.n_ranks() > 1) {
+    o.plan.comm = known_comm_table(o.tune);
+    o.plan.adds_on_the_way = p.mode == Mode::kFast;
+    Target& t = o.plan.target;
+    if (o.plan.comm && t.link_s == 0 && t.link_bytes_per_s == 0)
+      t.link_s = o.plan.comm->link_s, t.link_bytes_per_s = o.plan.comm->link_bytes_per_s;
+  }
   if (config.checkpoint == "sqrt") p.remat = Remat::kSqrt;
   if (config.checkpoint == "auto" && config.memory_bytes > 0) p.remat = Remat::kBudget;
   return o;

@@ -569,7 +569,14 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   if (Device* device = ranks_[0]->rank.device)
     sum.device_taken_bytes = free_before_ - TEGULA_TRY(device->free_bytes());
   for (const CompiledRanks& c : plans_) sum.host_steps += c.plans[0]->host_steps();
+  if (!is_alone()) sum.links = group_.link_uses(group_.first_rank());
   return sum;
+}
+
+double TrainSummary::hidden() const {
+  double link_s = 0, waited_s = 0;
+  for (const LinkUse& l : links) link_s += l.link_s, waited_s += l.waited_s;
+  return link_s > 0 ? 1 - waited_s / link_s : NAN;
 }
 
 }  // namespace tegula

@@ -93,6 +93,9 @@ struct TrainSummary {
   int64_t device_taken_bytes = 0;
   bool interrupted = false;
   std::vector<RankSummary> ranks;
+  std::vector<LinkUse> links;  // of the first rank, over all steps: what was brought to it
+  // The share of the links' time that nobody waited for; NaN: nothing was brought.
+  double hidden() const;
 };
 
 // Explains what the process touched besides what was measured, in a sentence or two.

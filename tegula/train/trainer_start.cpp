@@ -32,6 +32,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config,
   std::unique_ptr<Trainer> t(segment ? new Trainer(std::move(config), *segment)
                                      : new Trainer(std::move(config)));
   const TrainConfig& c = t->config_;
+  t->group_.segment().slow(TEGULA_TRY(link_speed_of_environment()));
   if (c.steps > 0 && c.steps <= c.warmup)
     t->notes.push_back(cat("--steps ", c.steps, " ends within --warmup ", c.warmup,
                            ": the learning rate only rises, to ", learning_rate(c, c.steps - 1),
@@ -151,8 +152,8 @@ Status Trainer::compile_plans() {
                             : std::make_unique<RankRun>(threads));
     if (!is_alone()) group_.join(ranks_.back()->rank, group_.first_rank() + r);
   }
-  const Target target =
-      device ? device->target() : Target::this_cpu(ranks_[0]->rank.pool.n_threads());
+  Target target = device ? device->target() : Target::this_cpu(ranks_[0]->rank.pool.n_threads());
+  group_.describe_links(target);
   if (config_.device_memory_bytes > 0) {
     const DeviceFit fit =
         TEGULA_TRY(fit_device_memory(config_, target, config_.device_memory_bytes));

@@ -279,11 +279,11 @@ class Faults(Processes):
     def test_collectives_are_timed_and_fitted(self):
         done = self.expect_ok(self.run_tool("bench", "comm", "--processes", 2, "--repeats", 3, "--json"))
         result = json.loads(done.stdout.splitlines()[-1])
-        fits = {fit["op"]: fit for fit in result["fits"]}
-        self.assertEqual(result["link"], fits["send_recv"])
-        self.assertEqual(len(fits), 7)
+        fits = {(fit["op"], fit["algorithm"]): fit for fit in result["fits"]}
+        self.assertEqual(result["link"]["alpha_s"], fits["send_recv", "direct"]["alpha_s"])
+        self.assertEqual(len(fits), 1 + 4 + 4 + 4 + 3 + 4 + 3)
         for row in result["rows"]:
-            fit = fits[row["op"]]
+            fit = fits[row["op"], row["algorithm"]]
             self.assertEqual(row["ranks"], 2)
             self.assertGreater(row["seconds"], 0)
             per_byte = 1 / fit["bytes_per_s"] if fit["bytes_per_s"] else 0

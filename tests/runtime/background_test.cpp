@@ -64,11 +64,13 @@ struct Four {
   std::vector<HostTensor> x;
   std::shared_ptr<const Plan> plan;
 
-  explicit Four(bool in_background) {
+  explicit Four(bool in_background, LinkSpeed link = {}) {
+    group.segment().slow(link);
     auto module = std::make_shared<Module>();
     const FuncId f = write_graph(*module, in_background);
     CompileOptions options;
     options.plan.verify = true;
+    group.describe_links(options.plan.target);
     plan = compile(module, f, options)->plan;
     for (int64_t r = 0; r < kRanks; ++r) {
       ranks.push_back(std::make_unique<Rank>(1));
@@ -122,6 +124,22 @@ TEST(Background, AThousandOrdersHaveTheSameBits) {
     EXPECT_EQ(beside.group.sent_bytes(r),
               1001 * beside.plan->sent_bytes(beside.group.mesh(), {{r}}))
         << "rank " << r;
+}
+
+// Then everything is brought, in the foreground too.
+TEST(Background, SlowedLinksHaveTheSameBits) {
+  const std::string want = Four(false).bits();
+  for (const bool in_background : {false, true}) {
+    Four slowed(in_background, {1e-4, 1e9});
+    EXPECT_EQ(slowed.bits(), want);
+    for (int64_t r = 0; r < kRanks; ++r) {
+      EXPECT_EQ(slowed.group.sent_bytes(r), slowed.plan->sent_bytes(slowed.group.mesh(), {{r}}))
+          << "rank " << r;
+      double link_s = 0;
+      for (const LinkUse& use : slowed.group.link_uses(r)) link_s += use.link_s;
+      EXPECT_GT(link_s, 5e-4);
+    }
+  }
 }
 
 TEST(Background, ARankThatFailsLeavesNobodyWaiting) {

@@ -50,7 +50,7 @@ void list(const KernelCall& c, int64_t index, int round, std::vector<Move>& move
     if (r == index) continue;
     const auto [lo, hi] = share_of(y.numel(), round == 0 ? index : r, n);
     moves.push_back(move_of(r, lo * size, (hi - lo) * size, round == 0 ? terms.of(r) : at(y, lo)));
-    moves.back().of_result = round == 1;
+    if (round == 1) moves.back().of = Move::kResult;
   }
 }
 void finish(const KernelCall& c, int64_t index, int round) {
@@ -64,7 +64,8 @@ void finish(const KernelCall& c, int64_t index, int round) {
     terms.reduce(y.dtype, combine, at(c.in[0], from), (from - lo) * size, count, at(y, from));
   });
 }
-constexpr CollectiveMoves kMoves = {.n_rounds = 2, .list = list, .finish = finish};
+constexpr CollectiveMoves kMoves = {
+    .n_rounds = [](const KernelCall&) { return 2; }, .list = list, .finish = finish};
 
 }  // namespace
 

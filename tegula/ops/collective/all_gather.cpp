@@ -42,7 +42,8 @@ constinit const OpDef all_gather_op = {
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"dim", AttrKind::kInt, true, "along which ranks' operands are laid"},
               {"parts", AttrKind::kInt, false, "of the dim, each laid by itself; 1 if absent"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+              {"background", AttrKind::kBool, false, kBackgroundDoc},
+              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
     .check = [](const OpCall& c) { return check_group_dim(c, "dim", false); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(reduce_scatter_op, c.attrs(), {c.grad[0]})};
@@ -59,8 +60,9 @@ constinit const OpDef all_gather_op = {
                             {"parts", int64_t{3}}};
           Attrs no_dim = alone, parts = alone;
           no_dim.set("dim", int64_t{3}), parts.set("parts", int64_t{4});
-          return collective_samples({{"alone", alone}}, {{no_dim, "must be one of constant extent"},
-                                                         {parts, "not a multiple of 4"}});
+          return collective_samples(
+              {{"alone", alone}},
+              {{no_dim, "must be one of constant extent"}, {parts, "not a multiple of 4"}}, true);
         },
     .collective = &kTogether,
     .has_effect = true,

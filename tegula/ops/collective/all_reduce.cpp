@@ -40,7 +40,8 @@ constinit const OpDef all_reduce_op = {
     .types = "T -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
-              {"combine", AttrKind::kString, false, "sum, max or min; sum if absent"}},
+              {"combine", AttrKind::kString, false, "sum, max or min; sum if absent"},
+              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
     .check = check,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       if (combine_of(c.attrs()) != Combine::kSum)
@@ -59,7 +60,7 @@ constinit const OpDef all_reduce_op = {
           Attrs none = alone, mean = alone;
           none.set("ranks", int64_t{0}), mean.set("combine", std::string("mean"));
           return collective_samples({{"alone", alone}},
-                                    {{none, "a group of 0 ranks"}, {mean, "is not sum"}});
+                                    {{none, "a group of 0 ranks"}, {mean, "is not sum"}}, true);
         },
     .collective = &kTogether,
     .has_effect = true,

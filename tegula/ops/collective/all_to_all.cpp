@@ -65,7 +65,12 @@ constinit const OpDef all_to_all_op = {
     .group = "collective",
     .dims_fn = dims,
     .types = "T -> T",
-    .attrs = kAllToAllAttrs,
+    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
+              {"ranks", AttrKind::kInt, true, "in the group"},
+              {"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
+              {"gather", AttrKind::kInt, true, "the dim along which what a rank gets is laid"},
+              {"background", AttrKind::kBool, false, kBackgroundDoc},
+              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
     .check = check,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads { return {turned(b, c.attrs(), c.grad[0])}; },
     .jvp = [](Builder& b, const JvpCall& c) -> Grads {
@@ -81,7 +86,8 @@ constinit const OpDef all_to_all_op = {
           Attrs same = alone, four = alone;
           same.set("gather", int64_t{1}), four.set("ranks", int64_t{4});
           return collective_samples(
-              {{"alone", alone}}, {{same, "both split and gathered"}, {four, "not a multiple of"}});
+              {{"alone", alone}}, {{same, "both split and gathered"}, {four, "not a multiple of"}},
+              true);
         },
     .collective = &kTogether,
     .has_effect = true,

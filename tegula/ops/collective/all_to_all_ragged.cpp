@@ -113,7 +113,11 @@ constinit const OpDef all_to_all_ragged_op = {
     .group = "collective",
     .dims_fn = dims,
     .types = "T, i, i -> T",
-    .attrs = kAllToAllAttrs,
+    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
+              {"ranks", AttrKind::kInt, true, "in the group"},
+              {"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
+              {"gather", AttrKind::kInt, true, "the dim along which what a rank gets is laid"},
+              {"background", AttrKind::kBool, false, kBackgroundDoc}},
     .check = check,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {turned(b, c.attrs(), c.grad[0], c.in[2], c.in[1]), Var(), Var()};

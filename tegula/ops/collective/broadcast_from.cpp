@@ -30,7 +30,8 @@ constinit const OpDef broadcast_from_op = {
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"root", AttrKind::kInt, true, "the rank whose operand it is"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+              {"background", AttrKind::kBool, false, kBackgroundDoc},
+              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
     .check = check_root,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(reduce_to_op, c.attrs(), {c.grad[0]})};

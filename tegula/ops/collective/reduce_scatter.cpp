@@ -43,7 +43,8 @@ constinit const OpDef reduce_scatter_op = {
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"dim", AttrKind::kInt, true, "along which the sum is shared out"},
               {"parts", AttrKind::kInt, false, "of the dim, each shared out; 1 if absent"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+              {"background", AttrKind::kBool, false, kBackgroundDoc},
+              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
     .check = [](const OpCall& c) { return check_group_dim(c, "dim", true); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(all_gather_op, c.attrs(), {c.grad[0]})};
@@ -60,7 +61,7 @@ constinit const OpDef reduce_scatter_op = {
                             {"parts", int64_t{2}}};
           Attrs four = alone;
           four.set("ranks", int64_t{4});
-          return collective_samples({{"alone", alone}}, {{four, "2 parts of 4 ranks"}});
+          return collective_samples({{"alone", alone}}, {{four, "2 parts of 4 ranks"}}, true);
         },
     .collective = &kTogether,
     .has_effect = true,

@@ -31,7 +31,8 @@ constinit const OpDef reduce_to_op = {
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"root", AttrKind::kInt, true, "the rank that gets the sum"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+              {"background", AttrKind::kBool, false, kBackgroundDoc},
+              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
     .check = check_root,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(broadcast_from_op, c.attrs(), {c.grad[0]})};

@@ -77,10 +77,16 @@ double reduced(Combine combine, std::span<const TensorRef> in, const Index& i) {
 }
 
 std::vector<Sample> collective_samples(std::vector<std::pair<std::string_view, Attrs>> valid,
-                                       std::vector<std::pair<Attrs, std::string_view>> wrong) {
+                                       std::vector<std::pair<Attrs, std::string_view>> wrong,
+                                       bool has_algorithms) {
   const SampleInput x = {{DType::kF32, {2, 6, 3}}};
   std::vector<Sample> all;
-  for (auto& [name, attrs] : valid) all.push_back({std::string(name), {x}, std::move(attrs)});
+  for (auto& [name, attrs] : valid) {
+    all.push_back({std::string(name), {x}, attrs});
+    if (!has_algorithms) continue;
+    attrs.set("algorithm", std::string("ring"));
+    all.push_back({cat(name, ", ring"), {x}, std::move(attrs)});
+  }
   for (auto& [attrs, error] : wrong)
     all.push_back({cat("wrong ", all.size()), {x}, std::move(attrs), std::string(error)});
   return all;
@@ -90,8 +96,9 @@ std::vector<Sample> samples_with_root() {
   const Attrs alone{{"axis", std::string("dp")}, {"ranks", int64_t{1}}, {"root", int64_t{0}}};
   Attrs other = alone, below = alone;
   other.set("root", int64_t{1}), below.set("root", int64_t{-1});
-  return collective_samples({{"alone", alone}}, {{other, "root 1 is none of the 1 ranks"},
-                                                 {below, "root -1 is none of the 1 ranks"}});
+  return collective_samples(
+      {{"alone", alone}},
+      {{other, "root 1 is none of the 1 ranks"}, {below, "root -1 is none of the 1 ranks"}}, true);
 }
 
 Var all_reduce(Var x, const Group& group, Combine combine, Loc loc) {

@@ -25,13 +25,10 @@ Status check_root(const OpCall& c);
 inline constexpr std::string_view kBackgroundDoc =
     "from where it stands up to whoever reads it, beside the work in between";
 
-// The attributes of exchanges from each rank to each.
-inline constexpr InlineList<AttrDef, 16> kAllToAllAttrs = {
-    {"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
-    {"ranks", AttrKind::kInt, true, "in the group"},
-    {"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
-    {"gather", AttrKind::kInt, true, "the dim along which what a rank gets is laid"},
-    {"background", AttrKind::kBool, false, kBackgroundDoc}};
+// The meaning of the attribute "algorithm", which a planner sets that has measured
+// (plan/comm_table.h).
+inline constexpr std::string_view kAlgorithmDoc =
+    "how it is done, round by round; each rank takes from all at once if absent";
 
 // A dim that is read or written whole, so that nobody cuts it a second time.
 DimExpr uncut(DimMap& m, Dim size);
@@ -53,7 +50,8 @@ struct AloneRef {
 };
 
 std::vector<Sample> collective_samples(std::vector<std::pair<std::string_view, Attrs>> valid,
-                                       std::vector<std::pair<Attrs, std::string_view>> wrong);
+                                       std::vector<std::pair<Attrs, std::string_view>> wrong,
+                                       bool has_algorithms = false);
 std::vector<Sample> samples_with_root();
 
 }  // namespace tegula

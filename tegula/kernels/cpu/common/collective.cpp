@@ -121,7 +121,8 @@ void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, i
 }
 
 int64_t terms_bytes(const KernelQuery& q, int64_t bytes) {
-  return q.attrs->flag("background") ? (q.attrs->i("ranks") - 1) * bytes : 0;
+  const bool is_brought = q.target->brings || q.attrs->flag("background");
+  return is_brought ? (q.attrs->i("ranks") - 1) * bytes : 0;
 }
 
 BroughtTerms::BroughtTerms(const KernelCall& c, int64_t all_bytes, int64_t at)

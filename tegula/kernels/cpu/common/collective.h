@@ -55,7 +55,8 @@ void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, i
                 uint8_t* to);
 
 // A sum in parts: the others' terms wait in the workspace side by side, each of `bytes`, the rank's
-// own lies in its operand. Plans count it where a call is in the background.
+// own lies in its operand. Plans count it where a call is in the background, or none reads what
+// others show.
 int64_t terms_bytes(const KernelQuery& q, int64_t bytes);
 struct BroughtTerms {
   uint8_t* workspace = nullptr;
