@@ -17,6 +17,7 @@ namespace tegula::cli {
 
 namespace {
 std::atomic<bool> stop{false};
+bool speaks = true;
 bool has_output = true;  // standard output was open at the start
 volatile std::sig_atomic_t signal_number = 0;
 
@@ -28,7 +29,7 @@ void on_signal(int number) {
   constexpr std::string_view kSecond = "\nstopped at once; the last checkpoint stays\n";
   const bool is_second = stop.exchange(true);
   const std::string_view text = is_second ? kSecond : kFirst;
-  (void)!::write(STDERR_FILENO, text.data(), text.size());
+  if (speaks) (void)!::write(STDERR_FILENO, text.data(), text.size());
   if (is_second) ::_exit(128 + number);
   signal_number = number;
 }
@@ -106,7 +107,8 @@ int finish_output(int exit_code) {
 std::atomic<bool>& stop_requested() { return stop; }
 int stop_signal() { return signal_number; }
 
-void catch_stop_signals() {
+void catch_stop_signals(bool speaks_of_them) {
+  speaks = speaks_of_them;
   for (const int each : {SIGINT, SIGTERM, SIGHUP})
     // Under nohup a lost terminal is no reason to stop.
     if (std::signal(each, on_signal) == SIG_IGN && each == SIGHUP) std::signal(each, SIG_IGN);

@@ -37,7 +37,7 @@ bool is_reader_gone(int fd);
 // none.
 std::atomic<bool>& stop_requested();
 int stop_signal();
-void catch_stop_signals();
+void catch_stop_signals(bool speaks = true);
 // Where the reader of standard error is gone (`2>&1 | head -1`): stops as if by SIGPIPE.
 void stop_if_unread();
 

@@ -23,12 +23,18 @@ Status check_is_file(const NamedPath& in) {
 }
 }  // namespace
 
+Segment::Size size_of_processes(const TrainConfig& c) {
+  return {c.mesh.n_ranks(), c.processes, RankGroup::flow_bytes(c.mesh), machine_memory(),
+          c.transport != "shm"};
+}
+
 Result<int> start_processes(const TrainConfig& c, const std::string& config_file) {
   for (const NamedPath& in : {NamedPath{"--data", c.data}, NamedPath{"--config", config_file},
                               NamedPath{"--batches", c.batches}})
     TEGULA_TRY(check_is_file(in));
   Launch l;
-  l.size = {c.mesh.n_ranks(), c.processes, RankGroup::flow_bytes(c.mesh), machine_memory()};
+  l.size = size_of_processes(c);
+  if (!c.address.empty()) l.address = c.address;
   l.restarts = c.restarts;
   l.has_input = c.data == "-";
   if (l.has_input) l.input = TEGULA_TRY(read_file("/dev/stdin"));

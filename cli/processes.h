@@ -8,6 +8,9 @@
 
 namespace tegula::cli {
 
+// What they meet in.
+Segment::Size size_of_processes(const TrainConfig& config);
+
 // Runs this command line in each of config.processes; the exit code.
 Result<int> start_processes(const TrainConfig& config, const std::string& config_file);
 

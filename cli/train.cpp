@@ -13,6 +13,8 @@
 #include "cli/train_flags.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/thread_pool.h"
+#include "tegula/comm/join.h"
+#include "tegula/comm/remote.h"
 #include "tegula/io/json.h"
 #include "tegula/io/jsonl.h"
 #include "tegula/io/run_directory.h"
@@ -358,7 +360,7 @@ Status check_timeline(const Trainer& t) {
 
 // A process whose ranks have nothing to say.
 Result<int> run_silently(Trainer& t) {
-  catch_stop_signals();
+  catch_stop_signals(false);
   const TrainSummary summary = TEGULA_TRY(t.run(stop_requested()));
   return summary.interrupted ? 128 + stop_signal() : 0;
 }
@@ -422,23 +424,45 @@ Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
   return 128 + stop_signal();
 }
 
+// Of a run that failed, whose launcher says why; or, without one, one of its processes.
+int end_failed(Segment& segment, const Error& error) {
+  segment.fail(-1, error);
+  Remote* remote = segment.remote();
+  if (segment.has_launcher() || !remote->tells_failure()) return kEnvironment;
+  const int code = report(segment.failure()->error);
+  remote->end_with(code);
+  return code;
+}
+
+// As one of the processes that somebody else has started.
+int run_among(const World& others, TrainConfig config, const TrainFlags& flags) {
+  const auto engine = engine_of(config.transport, others);
+  auto segment = engine.ok() ? join(others, *engine, size_of_processes(config))
+                             : Result<std::unique_ptr<Segment>>(engine.error());
+  if (!segment.ok()) return report(segment.error());
+  const auto code = run(std::move(config), flags, segment->get());
+  return code.ok() ? *code : end_failed(**segment, code.error());
+}
+
 // In one process, in one of several, or as who starts these.
 int start(TrainConfig config, const TrainFlags& flags, const std::string& config_file) {
-  const bool is_apart = config.processes > 1;
   if (const auto link = link_speed_of_environment(); !link.ok())
     return report(link.error(), kUsage);
-  auto here = is_apart ? launched() : Result<Launched>(Launched{});
+  if (config.processes == 1) {
+    const auto code = run(std::move(config), flags, nullptr);
+    return code.ok() ? *code : report(code.error());
+  }
+  if (const auto others = world()) return run_among(*others, std::move(config), flags);
+  const auto here = launched();
   if (!here.ok()) return report(here.error());
-  if (is_apart && !here->segment) {
+  if (!here->segment) {
     const auto code = start_processes(config, config_file);
     return code.ok() ? *code : report(code.error());
   }
+  if (here->segment->failure()) return kEnvironment;
   if (here->resumes) config.resume = true, config.overwrite = false, config.init_from.clear();
   const auto code = run(std::move(config), flags, here->segment.get());
-  if (code.ok()) return *code;
-  if (!is_apart) return report(code.error());
-  here->segment->fail(-1, code.error());  // the launcher says it
-  return kEnvironment;
+  return code.ok() ? *code : end_failed(*here->segment, code.error());
 }
 
 }  // namespace

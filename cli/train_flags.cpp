@@ -7,6 +7,7 @@
 #include "cli/config.h"
 #include "cli/machine.h"
 #include "tegula/base/amounts.h"
+#include "tegula/comm/join.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/row_region.h"
@@ -239,6 +240,14 @@ void add_processes(const Command& cmd, TrainConfig& c, int64_t& ranks) {
   whole(cmd.add_option("--processes", c.processes,
                        "Processes of this machine, each with as many of the ranks as threads"),
         1, 1 << 10);
+  one_of(cmd.add_option("--transport", c.transport,
+                        "Between processes: shm (shared memory), tcp, mpi; default: shm, and mpi "
+                        "under mpirun"),
+         {"shm", "tcp", "mpi"})
+      .default_str("");
+  cmd.add_option("--address", c.address,
+                 "Where processes of --transport tcp meet; default: a free port of 127.0.0.1")
+      .type_name("HOST:PORT");
   whole(cmd.add_option("--restart", c.restarts,
                        "How often to go on from the last checkpoint after a process has died"),
         0, 1 << 20);
@@ -392,9 +401,44 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
   return {};
 }
 
+// Who is one of several processes already starts none.
+Status TrainFlags::resolve_processes(TrainConfig& c) const {
+  const auto others = world();
+  const Engine engine = TEGULA_TRY(engine_of(c.transport, others));
+  c.transport = engine == Engine::kMpi ? "mpi" : engine == Engine::kTcp ? "tcp" : "shm";
+  if (!others) return {};
+  const int64_t n = others->n_processes;
+  if (is_given("--processes") && c.processes != n)
+    return invalid_argument(cat(others->starter, " has started ", n, " processes, --processes is ",
+                                c.processes, ": leave out one of the two"));
+  if (c.restarts > 0)
+    return invalid_argument(cat("--restart starts processes anew, and these are ", others->starter,
+                                "'s: leave out ", others->starter, " and give --processes ", n,
+                                ", or start ", others->starter, " again with --resume"));
+  if (!c.address.empty())
+    return invalid_argument(cat("--address is for --processes; for those of ", others->starter,
+                                " set ", kAddressVariable));
+  if (c.data == "-")
+    return invalid_argument(cat("--data -: standard input reaches one process of ", others->starter,
+                                ", and all read it: write it to a file"));
+  if (c.mesh.n_ranks() == 1)
+    return invalid_argument(cat(others->starter, " has started ", n, " processes, and there is ",
+                                "one rank: give --mesh dp=", n));
+  c.processes = n;
+  return {};
+}
+
 // Ranks in processes: as many in each.
 Status TrainFlags::check_processes(const TrainConfig& c) const {
   const int64_t n = c.mesh.n_ranks(), p = c.processes;
+  if (p == 1 && (is_given("--transport") || is_given("--address")))
+    return invalid_argument(
+        "--transport and --address are for several processes: give "
+        "--processes, too");
+  if (c.transport != "tcp" && !c.address.empty())
+    return invalid_argument(cat("--address is where processes meet over TCP, and --transport is ",
+                                c.transport, ": give --transport tcp, or leave it out"));
+  if (!c.address.empty()) TEGULA_TRY(check_address(c.address));
   if (c.restarts > 0 && p == 1)
     return invalid_argument(
         "--restart starts processes anew: give --processes, or --resume by hand");
@@ -474,6 +518,7 @@ Result<TrainConfig> TrainFlags::resolve() const {
   if (c.min_lr > c.lr)
     return invalid_argument(cat("--min-lr ", c.min_lr, " is larger than --lr ", c.lr));
   TEGULA_TRY(check_together(c));
+  if (cmd_.find_flag("--processes")) TEGULA_TRY(resolve_processes(c));
   TEGULA_TRY(check_processes(c));
   TEGULA_TRY(
       Tokenizer::train(c.tokenizer, "a"));  // what cannot be is found before the data is read

@@ -32,6 +32,7 @@ struct TrainFlags {
   Status check_model(const ModelDef& model, const std::string& whose) const;
   Status check_origin() const;
   Status check_together(const TrainConfig& c) const;
+  Status resolve_processes(TrainConfig& c) const;
   Status check_processes(const TrainConfig& c) const;
   Result<Mesh> resolve_mesh() const;
   Status resolve_context(TrainConfig& c) const;

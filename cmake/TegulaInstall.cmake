@@ -15,6 +15,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/tegula ${PROJECT_BINARY_DIR}/generated/t
 if(TARGET tegula)
   install(TARGETS tegula RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET tegula_mpi)
+  install(TARGETS tegula_mpi LIBRARY DESTINATION lib)
+endif()
 if(TARGET tegula_cuda)
   install(TARGETS tegula_cuda LIBRARY DESTINATION lib)  # where the tool looks: ../lib
 endif()

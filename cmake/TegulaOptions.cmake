@@ -53,6 +53,13 @@ if(TEGULA_COVERAGE)
   target_compile_options(tegula_flags INTERFACE --coverage)
   target_link_options(tegula_flags INTERFACE --coverage)
 endif()
+# Where there is an MPI, the plug-in is built that carries frames by it.
+find_package(MPI QUIET COMPONENTS CXX)
+option(TEGULA_MPI "Build the MPI plug-in" ${MPI_CXX_FOUND})
+if(TEGULA_MPI AND NOT MPI_CXX_FOUND)
+  message(FATAL_ERROR "TEGULA_MPI is on, and CMake finds no MPI: install one (script/bootstrap --mpi), or "
+                      "configure with -DTEGULA_MPI=OFF")
+endif()
 if(TEGULA_CUDA AND NOT EXISTS ${CMAKE_SOURCE_DIR}/tegula/kernels/cuda/CMakeLists.txt)
   message(FATAL_ERROR "TEGULA_CUDA is on, but this tree has no CUDA kernels (tegula/kernels/cuda): "
                       "configure with -DTEGULA_CUDA=OFF")

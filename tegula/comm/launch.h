@@ -20,9 +20,9 @@ namespace tegula {
 
 struct Launch {
   Segment::Size size;
-  int64_t restarts = 0;                 // how often to start anew after one has died or stopped
-  std::string input;                    // what all read from their standard input
-  bool has_input = false;               // else it is empty
+  int64_t restarts = 0;    // how often to start anew after one has died or stopped
+  std::string input;       // what all read from their standard input
+  bool has_input = false;  // else it is empty
   void (*note)(const std::string& text) = nullptr;
   std::string address = "127.0.0.1:0";  // where processes that are apart meet
 };

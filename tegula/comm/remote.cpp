@@ -17,7 +17,7 @@
 namespace tegula {
 
 namespace {
-constexpr double kSay_s = 0.5;             // how often a process says what its ranks do
+constexpr double kSay_s = 0.1;             // how often a process says what its ranks do
 constexpr double kSilent_s = 3;            // for so long: it has been stopped
 constexpr double kGrace_s = 2;             // for the others, and the launcher, to end by themselves
 constexpr uint32_t kManyBeats = 60;        // of a wait: 3 seconds
@@ -79,11 +79,15 @@ struct Expected {
 }  // namespace
 
 struct Remote::State final : Wire::Sink {
-  explicit State(Segment& s) : segment(s), all(static_cast<size_t>(s.n_processes())) {}
+  explicit State(Segment& s) : segment(s), all(static_cast<size_t>(s.n_processes())) {
+    exit_code = 1;
+  }
 
   Segment& segment;
   std::unique_ptr<Wire> wire;
   std::thread thread;
+  Alarm alarm;
+  Counter wire_bytes;
 
   std::mutex mutex;  // of all below it, up to the blank line
   std::vector<std::pair<int64_t, Frame>> to_send;
@@ -97,6 +101,8 @@ struct Remote::State final : Wire::Sink {
   uint64_t n_exchanges = 0;
   bool has_told_failure = false;
   double said_s = 0, looked_s = 0, failed_s = -1;
+  int64_t lost_one = -1;  // the process whose loss was the failure
+  Counter exit_code;
   Home home = own_home();
 
   void run();
@@ -105,7 +111,7 @@ struct Remote::State final : Wire::Sink {
   void give(int64_t to, Order& order);
   void say();
   void look();
-  void end_those_that_cannot();
+  void lose(int64_t process, const std::string& how);
   bool is_over();
   void finish();
 
@@ -186,11 +192,8 @@ Remote::~Remote() {
   s.thread.join();
 }
 
-void Remote::wake() {
-  if (state_->wire) state_->wire->wake();
-}
-
-int64_t Remote::wire_bytes() const { return state_->wire ? state_->wire->sent_bytes() : 0; }
+void Remote::wake() { state_->alarm.ring(); }
+int64_t Remote::wire_bytes() const { return state_->wire_bytes; }
 Wire::Sink& Remote::sink() { return *state_; }
 
 void Remote::add(Tally& tally, const std::vector<int64_t>& group, size_t index, const void* shown,
@@ -248,6 +251,11 @@ Result<std::vector<std::string>> Remote::exchange(std::string_view mine) {
 
 void Remote::fetch(const Fetch& f, Tally& brought) {
   State& s = *state_;
+  if (f.all_bytes() == 0) {
+    brought.add_one(1);
+    segment_.bell(segment_.process()).ring();
+    return;
+  }
   {
     const std::lock_guard lock(s.mutex);
     const uint64_t id = ++s.n_fetches;
@@ -266,6 +274,8 @@ void Remote::forget() {
   state_->expected.clear();
 }
 
+void Remote::end_with(int exit_code) { state_->exit_code = exit_code; }
+
 bool Remote::tells_failure() const {
   for (int64_t p = 0; p < segment_.process(); ++p)
     if (state_->at(p).is_lost == 0) return false;
@@ -280,11 +290,13 @@ void Remote::State::run() {
     bool is_busy = false;
     for (int64_t p = 0; p < segment.n_processes(); ++p)
       is_busy |= !at(p).orders.empty() && wire->queued_bytes(p) == 0;
-    wire->step(*this, is_busy ? 0 : 100);
+    wire->step(*this, alarm, is_busy ? 0 : 100);
+    wire_bytes = wire->sent_bytes();
     say();
     look();
   } while (!is_over());
   finish();
+  wire.reset();
 }
 
 void Remote::State::send_all() {
@@ -329,7 +341,9 @@ void Remote::State::give(int64_t to, Order& o) {
     }
     o.given += n, done += static_cast<size_t>(n);
   }
-  segment.state(o.rank).sent_bytes.add(static_cast<int64_t>(frame.body.size()));
+  // Where states are shared, whoever takes counts.
+  if (!segment.has_launcher())
+    segment.state(o.rank).sent_bytes.add(static_cast<int64_t>(frame.body.size()));
   wire->send(to, std::move(frame));
 }
 
@@ -352,6 +366,8 @@ void Remote::State::take(int64_t from, const Frame::Head& head, const uint8_t* b
     case Frame::kFail: {
       const uint64_t code = std::min<uint64_t>(head.words[1], static_cast<int>(Code::kInternal));
       const auto rank = static_cast<int64_t>(head.words[0]) - 1;
+      const uint64_t gone = head.words[2];  // a process, and one
+      if (gone > 0 && gone <= all.size()) at(static_cast<int64_t>(gone) - 1).is_lost = 1;
       segment.fail(rank < segment.n_ranks() ? rank : -1,
                    Error(static_cast<Code>(code),
                          std::string(reinterpret_cast<const char*>(body), head.bytes)));
@@ -394,7 +410,7 @@ void Remote::State::take_get(int64_t from, const Frame::Head& head) {
   const bool is_bounded = bytes > 0 && n > 0 && !__builtin_mul_overflow(bytes, n, &total) &&
                           !__builtin_mul_overflow(stride, n - 1, &last) &&
                           !__builtin_add_overflow(last, offset, &last) &&
-                          total <= static_cast<uint64_t>(INT64_MAX);
+                          total <= static_cast<uint64_t>(segment.area_bytes());
   if (rank >= static_cast<uint64_t>(segment.n_ranks()) ||
       !segment.is_own(static_cast<int64_t>(rank)) || !is_bounded)
     return refuse(from,
@@ -484,11 +500,13 @@ void Remote::State::say() {
     const std::string& text = failed->error.message;
     put_to_all(
         Frame(Frame::kFail,
-              {static_cast<uint64_t>(failed->rank + 1), static_cast<uint64_t>(failed->error.code)},
+              {static_cast<uint64_t>(failed->rank + 1), static_cast<uint64_t>(failed->error.code),
+               static_cast<uint64_t>(lost_one + 1)},
               text.data(), std::min(text.size(), size_t{16} << 10)));
     said_s = 0;
   }
-  if (now_s() < said_s + kSay_s) return;
+  // Nobody watches who has said goodbye.
+  if (now_s() < said_s + kSay_s || at(segment.process()).has_said_bye) return;
   said_s = now_s();
   std::vector<uint8_t> body(sizeof(Home) + static_cast<size_t>(segment.n_own()) * sizeof(Said));
   std::memcpy(body.data(), &home, sizeof home);
@@ -505,6 +523,12 @@ void Remote::State::say() {
   put_to_all(Frame(Frame::kState, {}, body.data(), body.size()));
 }
 
+void Remote::State::lose(int64_t process, const std::string& how) {
+  lost_one = process;
+  segment.fail(-1, Error(Code::kDevice,
+                         cat(name(process), how, ", ", doing(segment, process * segment.n_own()))));
+}
+
 void Remote::State::look() {
   const double now = now_s();
   // Whoever was stopped itself cannot say how long others were silent.
@@ -516,17 +540,13 @@ void Remote::State::look() {
     if (p == segment.process()) continue;
     Other& o = at(p);
     if (o.has_said_bye) continue;
-    const std::string call = cat(", ", doing(segment, p * segment.n_own()));
     // A launcher knows more of it, and says it.
     if (o.lost_s >= 0 && (!segment.has_launcher() || now > o.lost_s + kGrace_s))
-      return segment.fail(-1, Error(Code::kDevice, cat(name(p), " has ended without a word (",
-                                                       o.why_lost, ")", call)));
+      return lose(p, cat(" has ended without a word (", o.why_lost, ")"));
     if (!segment.has_launcher() && o.lost_s < 0 && now > o.heard_s + kSilent_s) {
-      segment.fail(-1, Error(Code::kDevice, cat(name(p), " has said nothing for ", kSilent_s,
-                                                " seconds: it is stopped, or its host is out of ",
-                                                "reach", call)));
       lost(p, "silent");
-      return;
+      return lose(p, cat(" has said nothing for ", kSilent_s,
+                         " seconds: it is stopped, or its host is out of reach"));
     }
   }
   if (segment.has_launcher()) return;
@@ -570,7 +590,7 @@ void Remote::State::finish() {
         h.numbers == home.numbers && std::strcmp(h.host, home.host) == 0)
       ::kill(static_cast<pid_t>(h.pid), SIGKILL);
   }
-  wire->end_all(3);
+  wire->end_all(static_cast<int>(exit_code));
 }
 
 }  // namespace tegula

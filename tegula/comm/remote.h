@@ -41,6 +41,8 @@ class Remote final : public Reach {
   void wake();
   // Without a launcher: is this the process that tells why the run has failed?
   bool tells_failure() const;
+  // The code with which all end after a failure, where the wire can end them.
+  void end_with(int exit_code);
   // All that was sent, whatever for.
   int64_t wire_bytes() const;
   // What arrives, as the wire's thread hands it over; for tests.

@@ -103,6 +103,7 @@ class Segment {
   void add(Tally& tally, const std::vector<int64_t>& group, size_t index, const void* shown,
            int64_t bytes);
   int64_t flow_bytes() const { return size_.flow_bytes; }
+  int64_t area_bytes() const { return size_.area_bytes; }
   // Null: of threads.
   Area* area(int64_t rank);
 

@@ -150,8 +150,7 @@ class TcpWire final : public Wire {
     c.queue.push_back(std::move(frame));
   }
   size_t queued_bytes(int64_t to) const override { return all_[static_cast<size_t>(to)].queued; }
-  void step(Sink& sink, int64_t most_ms) override;
-  void wake() override { alarm_.ring(); }
+  void step(Sink& sink, const Alarm& alarm, int64_t most_ms) override;
   int64_t sent_bytes() const override { return __atomic_load_n(&sent_, __ATOMIC_RELAXED); }
   bool end_all(int) override { return false; }
 
@@ -176,7 +175,6 @@ class TcpWire final : public Wire {
 
   TcpMeeting how_;
   double until_s_ = 0;
-  Alarm alarm_;
   std::vector<Connection> all_;
   std::vector<std::string> addresses_;
   std::string refused_;  // the last one that was no process of this run
@@ -394,8 +392,8 @@ void TcpWire::take_all(Sink& sink, int64_t process) {
   }
 }
 
-void TcpWire::step(Sink& sink, int64_t most_ms) {
-  std::vector<pollfd> polls = {{alarm_.fd(), POLLIN, 0}};
+void TcpWire::step(Sink& sink, const Alarm& alarm, int64_t most_ms) {
+  std::vector<pollfd> polls = {{alarm.fd(), POLLIN, 0}};
   std::vector<int64_t> who = {-1};
   for (int64_t p = 0; p < how_.n_processes; ++p) {
     Connection& c = at(p);
@@ -409,7 +407,7 @@ void TcpWire::step(Sink& sink, int64_t most_ms) {
     who.push_back(p);
   }
   if (::poll(polls.data(), polls.size(), static_cast<int>(most_ms)) <= 0) return;
-  if (polls[0].revents) alarm_.clear();
+  if (polls[0].revents) alarm.clear();
   for (size_t i = 1; i < polls.size(); ++i) {
     Connection& c = at(who[i]);
     if (polls[i].revents & POLLOUT && !flush(c)) lose(sink, who[i], std::strerror(errno));

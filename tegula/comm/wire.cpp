@@ -32,7 +32,7 @@ uint8_t* FrameReader::room(size_t& bytes) {
 bool FrameReader::next(Frame::Head& head, const uint8_t*& body) {
   if (is_broken_ || end_ - begin_ < sizeof head) return false;
   std::memcpy(&head, buffer_.data() + begin_, sizeof head);
-  is_broken_ = head.kind < Frame::kAdd || head.kind > Frame::kBye || head.bytes > Frame::kMostBytes;
+  is_broken_ = !Frame::can_be(head);
   if (is_broken_ || end_ - begin_ < sizeof head + head.bytes) return false;
   body = buffer_.data() + begin_ + sizeof head;
   begin_ += sizeof head + head.bytes;

@@ -2,7 +2,7 @@
 //
 // A frame is a head of 56 bytes and a body of at most 256 KiB. Those from one process to another
 // arrive whole and in order; what has another length is refused before memory is taken for it. One
-// thread (comm/remote.h) calls a wire, but for wake(). It sleeps where there is nothing to do.
+// thread (comm/remote.h) makes, calls and ends a wire. It sleeps where there is nothing to do.
 //
 // Engines: TCP (comm/tcp.h), and MPI, a plug-in (comm/mpi.h).
 #pragma once
@@ -31,6 +31,10 @@ struct Frame {
   Frame(Kind kind, std::initializer_list<uint64_t> words, const void* body = nullptr,
         size_t bytes = 0);
   size_t wire_bytes() const { return sizeof(Head) + body.size(); }
+  // No frame has another kind, or a longer body.
+  static bool can_be(const Head& head) {
+    return head.kind >= kAdd && head.kind <= kBye && head.bytes <= kMostBytes;
+  }
 };
 
 // Cuts a stream of bytes into frames.
@@ -53,6 +57,21 @@ class FrameReader {
   bool is_broken_ = false;
 };
 
+// An eventfd: any thread wakes who sleeps in poll() by it.
+class Alarm {
+ public:
+  Alarm();
+  ~Alarm();
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+  int fd() const { return fd_; }
+  void ring() const;
+  void clear() const;
+
+ private:
+  int fd_ = -1;
+};
+
 class Wire {
  public:
   // Whoever gets what arrives.
@@ -68,30 +87,13 @@ class Wire {
   virtual void send(int64_t to, Frame frame) = 0;
   // What lies in that queue.
   virtual size_t queued_bytes(int64_t to) const = 0;
-  // Sends and takes what can be; sleeps until there is something, somebody wakes it or the time is
+  // Sends and takes what can be; sleeps until there is something, the alarm rings or the time is
   // over.
-  virtual void step(Sink& sink, int64_t most_ms) = 0;
-  // From any thread: a step that sleeps ends, or the next one does at once.
-  virtual void wake() = 0;
+  virtual void step(Sink& sink, const Alarm& alarm, int64_t most_ms) = 0;
   // All that was sent, with heads and what meets at the beginning.
   virtual int64_t sent_bytes() const = 0;
   // Ends all processes at once, those that do not listen, too. False: this engine cannot.
   virtual bool end_all(int code) = 0;
-};
-
-// An eventfd: what wakes who sleeps in poll().
-class Alarm {
- public:
-  Alarm();
-  ~Alarm();
-  Alarm(const Alarm&) = delete;
-  Alarm& operator=(const Alarm&) = delete;
-  int fd() const { return fd_; }
-  void ring() const;
-  void clear() const;
-
- private:
-  int fd_ = -1;
 };
 
 }  // namespace tegula

@@ -60,6 +60,8 @@ struct TrainConfig {
   std::string tune = "off";        // off, quick, full: runtime/tuner.h
   std::string tune_cache;          // directory of tunings; "": the user's cache
   std::string timeline;            // HTML file that shows when each of a step's ops ran; "": none
+  std::string transport;           // shm, tcp, mpi: what is between processes; "": what there is
+  std::string address;             // where those of tcp meet: comm/join.h
   bool json = false;
   bool check = false;  // after each op: did its kernel keep to its memory (runtime/memory_watch.h)?
   std::string passes;  // "-fuse,-cse": passes to disable

@@ -22,6 +22,12 @@ PLACES = [("dp=2", 2, ""), ("dp=2", 2, "--zero 1"), ("dp=2", 2, "--zero 2"), ("d
 
 
 class Processes(CliTest):
+    TRANSPORT = ()  # flags of --processes
+
+    def among(self, n):
+        """Flags of that many processes."""
+        return ("--processes", n, *self.TRANSPORT)
+
     def train(self, out, *flags, steps=3):
         done = self.expect_ok(self.run_tool("train", "--data", self.text, "--out", self.dir / out, "--steps", steps, *RUN, *flags))
         return json.loads(done.stdout.splitlines()[-1])
@@ -45,7 +51,7 @@ class Bits(Processes):
                 if not (self.dir / one).exists():
                     self.train(one, "--mode", "exact", "--dtype", dtype, *(more.split() if "--seqlen" in more else ()))
                 out = f"{mesh} {n} {more} {dtype}"
-                self.check_counts(self.train(out, *flags, "--mesh", mesh, "--processes", n))
+                self.check_counts(self.train(out, *flags, "--mesh", mesh, *self.among(n)))
                 self.assertEqual(self.files(one), self.files(out))
 
     def test_fast_has_the_files_of_threads(self):
@@ -64,7 +70,7 @@ class Bits(Processes):
         run = " ".join(RUN).replace("--model llama --n-kv-heads 2 ", "").split()
         for flags, mesh in ((moe, "ep=2,dp=2"), (plain, "dp=2,tp=2"), (plain + ["--accumulate", "3", "--dtype", "f16"], "dp=2")):
             with self.subTest(mesh=mesh, flags=flags):
-                for out, more in (("one", ()), ("many", ("--mesh", mesh, "--processes", 2))):
+                for out, more in (("one", ()), ("many", ("--mesh", mesh, *self.among(2)))):
                     self.expect_ok(self.run_tool("train", "--data", self.text, "--out", self.dir / out, "--steps", 3, "--overwrite",
                                                  "--mode", "exact", *run, *flags, *more))
                 self.assertEqual(self.files("one"), self.files("many"))
@@ -72,15 +78,15 @@ class Bits(Processes):
     def test_a_run_goes_on_on_other_processes(self):
         flags = ("--mode", "exact", "--lr-decay-steps", 6)
         self.train("one", *flags, steps=6)
-        self.train("many", *flags, "--mesh", "dp=2", "--zero", 3, "--processes", 2, steps=2)
-        self.train("many", *flags, "--resume", "--mesh", "tp=2,cp=2", "--processes", 4, steps=4)
+        self.train("many", *flags, "--mesh", "dp=2", "--zero", 3, *self.among(2), steps=2)
+        self.train("many", *flags, "--resume", "--mesh", "tp=2,cp=2", *self.among(4), steps=4)
         self.train("many", *flags, "--resume", steps=5)
-        self.train("many", *flags, "--resume", "--mesh", "dp=4", "--processes", 2, steps=6)
+        self.train("many", *flags, "--resume", "--mesh", "dp=4", *self.among(2), steps=6)
         self.assertEqual(self.files("one"), self.files("many"))
 
     def test_it_starts_from_a_model(self):
         self.train("base", "--mode", "exact", steps=2)
-        for out, more in (("one", ()), ("many", ("--mesh", "tp=2", "--processes", 2))):
+        for out, more in (("one", ()), ("many", ("--mesh", "tp=2", *self.among(2)))):
             self.expect_ok(self.run_tool("train", "--data", self.text, "--init-from", self.dir / "base", "--out", self.dir / out, "--mode",
                                          "exact", *"--batch 8 --steps 3 --eval-every 0 --threads 1".split(), *more))
         self.assertEqual(self.files("one"), self.files("many"))
@@ -146,7 +152,7 @@ class Faults(Processes):
 
     def begin(self, out, *flags, steps=2000, processes=N):
         run = subprocess.Popen([TEGULA, "train", "--data", str(self.text), "--out", str(self.dir / out), "--steps", str(steps), *RUN,
-                                "--mesh", "dp=4", "--zero", "3", "--processes", str(processes), "--save-every", "5", *flags],
+                                "--mesh", "dp=4", "--zero", "3", *map(str, self.among(processes)), "--save-every", "5", *flags],
                                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         self.addCleanup(run.kill)
         self.addCleanup(run.stderr.close)

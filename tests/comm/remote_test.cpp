@@ -126,8 +126,9 @@ TEST(Remote, BytesComeInRuns) {
       if (r == own) continue;
       const uint64_t at = std::stoull((*all)[static_cast<size_t>(r)]);
       const auto i = static_cast<size_t>(r) * 2;
-      // As a whole; and every third of short runs, laid side by side.
+      // As a whole; nothing; and every third of short runs, laid side by side.
       s.remote()->fetch({r, at, n, 0, 1, got[i].data(), 0}, brought), ++asked;
+      s.remote()->fetch({r, at, 0, 0, 1, nullptr, 0}, brought), ++asked;
       s.remote()->fetch({r, at + 1, 5, 15, n / 15, got[i + 1].data(), 5}, brought), ++asked;
     }
     if (!brought.wait_for(asked, s.waiter(own))) return 2;
@@ -212,6 +213,7 @@ TEST(Remote, FramesOutOfBoundsAreRefusedWithTheSender) {
                           Frame(Frame::kGet, {1, 1, 4096, 8, kFar, 4}),
                           Frame(Frame::kGet, {1, 1, 4096, 0, 8, 4}),
                           Frame(Frame::kGet, {1, 1, kNone, 8, 8, 2}),
+                          Frame(Frame::kGet, {1, 1, 4096, 8, 0, kArea}),
                           Frame(Frame::kGet, {1, 1, 4096, 8, 8, 1}),
                           Frame(Frame::kData, {1, 0}, "unasked", 7),
                           Frame(Frame::kText, {3}, "four", 4),
@@ -383,6 +385,121 @@ TEST(Tcp, StrangersAreTurnedAway) {
   const auto met = meet_by_tcp(std::move(how));
   EXPECT_TRUE(met.ok()) << met.error().message;
   strangers.join();
+}
+
+// Process 1 of two by hand, with what it says after it has met process 0.
+class ByHand {
+ public:
+  ByHand(const Listener& at, uint64_t other_build) {
+    sockaddr_storage storage{};
+    socklen_t size = sizeof storage;
+    ::getsockname(at.fd(), reinterpret_cast<sockaddr*>(&storage), &size);
+    fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&storage), size), 0);
+    Greeting own = greeting_of(2, 1, 1), other;
+    own.build += other_build;
+    say(&own, sizeof own);
+    EXPECT_TRUE(hear(&other, sizeof other));
+    const Proof proof = proof_of("a key", own, other);
+    say(proof.data(), proof.size());
+    Proof its;
+    EXPECT_TRUE(hear(its.data(), its.size()));
+    EXPECT_TRUE(are_equal(its, proof_of("a key", other, own)));
+    std::vector<uint8_t> table(2 * 256);
+    if (other_build == 0) EXPECT_TRUE(hear(table.data(), table.size()));
+  }
+  ~ByHand() { ::close(fd_); }
+  void say(const void* data, size_t n) const {
+    EXPECT_EQ(::send(fd_, data, n, MSG_NOSIGNAL), static_cast<ssize_t>(n));
+  }
+  bool hear(void* data, size_t n) const {
+    return ::recv(fd_, data, n, MSG_WAITALL) == static_cast<ssize_t>(n);
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+TEST(Tcp, AStreamThatEndsAmidAFrameOrIsNoneIsNamed) {
+  const Frame whole(Frame::kText, {5}, "hello", 5);
+  Frame broken(Frame::kText, {5});
+  broken.head.bytes = 0x7fffffff;
+  for (const auto& [frame, bytes, why] :
+       {std::tuple{&whole, sizeof(Frame::Head) - 9, "closed amid a frame"},
+        {&broken, sizeof(Frame::Head), "it sent what is no frame"}}) {
+    auto listener = Listener::at("127.0.0.1:0");
+    const std::string address = listener->address();
+    Listener own(::dup(listener->fd()));
+    auto s = Segment::alone({2, 2, kFlows, kArea, true}, 0);
+    ASSERT_TRUE(s.ok());
+    std::thread other([&] {
+      const ByHand hand(*listener, 0);
+      hand.say(&frame->head, bytes);
+    });
+    EXPECT_TRUE(meet(**s, address, std::move(own)).ok());
+    EXPECT_FALSE((*s)->exchange("").ok());
+    EXPECT_NE((*s)->failure()->error.message.find(why), std::string::npos)
+        << (*s)->failure()->error.message;
+    EXPECT_NE((*s)->failure()->error.message.find("rank 1"), std::string::npos);
+    other.join();
+  }
+}
+
+TEST(Tcp, AnotherBuildWithTheKeyEndsTheRunAtOnce) {
+  auto listener = Listener::at("127.0.0.1:0");
+  Listener own(::dup(listener->fd()));
+  std::thread other([&] { ByHand(*listener, 1); });
+  TcpMeeting how{2, 0, listener->address(), "a key", std::move(own), 20};
+  const auto met = meet_by_tcp(std::move(how));
+  ASSERT_FALSE(met.ok());
+  EXPECT_NE(met.error().message.find("process 1 (127.0.0.1:"), std::string::npos);
+  EXPECT_NE(met.error().message.find("is another build of tegula"), std::string::npos)
+      << met.error().message;
+  other.join();
+}
+
+// Sets variables for as long as it lives; those of a real world are gone meanwhile.
+struct Environment {
+  std::vector<std::pair<std::string, std::string>> before;
+  explicit Environment(std::vector<std::pair<const char*, const char*>> set) {
+    for (const char* name :
+         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "SLURM_NTASKS",
+          "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NODELIST"}) {
+      if (const char* was = std::getenv(name)) before.emplace_back(name, was);
+      ::unsetenv(name);
+    }
+    for (const auto& [name, value] : set) ::setenv(name, value, 1);
+    names = std::move(set);
+  }
+  ~Environment() {
+    for (const auto& [name, value] : names) ::unsetenv(name);
+    for (const auto& [name, value] : before) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::vector<std::pair<const char*, const char*>> names;
+};
+
+TEST(World, IsWhatMpirunAndSrunSay) {
+  const auto said = [](std::vector<std::pair<const char*, const char*>> set) {
+    const Environment e(std::move(set));
+    const auto w = world();
+    return w ? cat(w->starter, ' ', w->process, " of ", w->n_processes, ' ', w->first_host)
+             : std::string("nobody");
+  };
+  EXPECT_EQ(said({}), "nobody");
+  EXPECT_EQ(said({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}), "mpirun 3 of 4 ");
+  EXPECT_EQ(said({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}), "nobody");
+  EXPECT_EQ(said({{"OMPI_COMM_WORLD_SIZE", "4"}}), "nobody");
+  EXPECT_EQ(said({{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}}), "mpirun 0 of 2 ");
+  EXPECT_EQ(
+      said({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "5"}, {"SLURM_STEP_NODELIST", "a[03-07,9],b"}}),
+      "srun 5 of 8 a03");
+  EXPECT_EQ(said({{"SLURM_NTASKS", "8"},
+                  {"SLURM_STEP_NUM_TASKS", "2"},
+                  {"SLURM_PROCID", "1"},
+                  {"SLURM_STEP_NODELIST", "host1,host2"}}),
+            "srun 1 of 2 host1");
+  // A script of sbatch is no step.
+  EXPECT_EQ(said({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}), "nobody");
 }
 
 }  // namespace
