@@ -119,7 +119,8 @@ Status ProgramSession::exchange(const ProgramStep& s) {
   Errand*& errand = errands_[i];
   if (!errand) {
     errand = &rank_->peers->errand_with(kPipelineAxis, sends ? m.to : m.from, m.number);
-    if (!sends) moves_[i] = {1 - errand->index(), false, 0, m.bytes, 0, 1, at.as<uint8_t>(), 0};
+    if (!sends)
+      moves_[i] = {.giver = 1 - errand->index(), .bytes = m.bytes, .to = at.as<uint8_t>()};
   }
   rank_->peers->begin(texts_[i], kPipelineAxis, "the pipeline", i);
   const auto start = std::chrono::steady_clock::now();
