@@ -254,11 +254,12 @@ TEST(Schedule, RefusesWhatItCannotServe) {
 TEST(Schedule, NamesAreListed) {
   const auto none = find_schedule("gipe");
   ASSERT_FALSE(none.ok());
-  EXPECT_NE(none.error().message.find("chimera, dual_pipe, forward_only, gpipe, in_turns, "
-                                      "interleaved, one_f_one_b, tera_pipe, zero_bubble, "
-                                      "zero_bubble_h2, zero_bubble_v"),
+  EXPECT_NE(none.error().message.find("chimera, dualpipe, forward, gpipe, in_turns, interleaved, "
+                                      "1f1b, terapipe, zb-h1, zb-h2, zb-v"),
             std::string::npos)
       << none.error().message;
+  EXPECT_EQ(*find_schedule("1f1b"), *find_schedule("one_f_one_b"));
+  EXPECT_EQ(*find_schedule("zb-v"), *find_schedule("zero_bubble_v"));
 }
 
 }  // namespace
