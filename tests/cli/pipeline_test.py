@@ -109,6 +109,37 @@ class Faults(Pipelines):
         self.assertEqual(self.files(one)["model.safetensors"], (self.out / "latest" / "model.safetensors").read_bytes())
 
 
+class Plans(Pipelines):
+    def test_a_plan_has_what_a_run_measures(self):
+        flags = (*GPT2, "--accumulate", 4, "--mesh", "pp=2,dp=2", "--schedule", "zb-h1")
+        run = self.train("run", *flags, "--tokenizer", "bytes")
+        plan = json.loads(self.expect_ok(self.run_tool("plan", *"--batch 4 --seqlen 32 --n-layers 4 --n-heads 4 --d-model 64 --threads 1 --json".split(),
+                                                       "--vocab-size", 256, "--mode", "exact", *flags, "--target", "zen4")).stdout.splitlines()[-1])
+        self.assertEqual(plan["mesh"], "pp=2,dp=2")
+        self.assertEqual(len(plan["cuts"]), 1)
+        self.assertEqual(plan["micro_batches"], 2)
+        self.assertGreater(plan["seconds"], 0)
+        for planned, measured in zip(plan["ranks"], run["ranks"], strict=True):
+            self.assertGreater(planned["messages"], 0)
+            self.assertLess(planned["flow_bytes"], planned["peak_bytes"])
+            self.assertEqual(planned["sent_bytes"], measured["sent_bytes"])
+
+    def test_sleeping_parts_take_what_is_simulated(self):
+        """As far as a machine with other work can tell; TEGULA_QUIET=1 on one without holds 1.05."""
+        quiet = "TEGULA_QUIET" in os.environ
+        for name, p, m in (("1f1b", 4, 8), ("zb-h1", 4, 8), ("chimera", 4, 8), ("zb-v", 2, 6), ("dualpipe", 4, 8), ("gpipe", 8, 8))[:6 if quiet else 2]:
+            with self.subTest(schedule=name, processes=p):
+                done = self.expect_ok(self.run_tool("bench", "pipeline", "--schedule", name, "--processes", p, "--accumulate", m, "--part-ms", 8,
+                                                    "--steps", 10 if quiet else 3, "--json"))
+                row = json.loads(done.stdout.splitlines()[-1])
+                self.assertGreaterEqual(row["step_ms"], .97 * row["simulated_ms"])
+                self.assertGreaterEqual(row["longest_step_ms"], row["step_ms"])
+                if quiet:
+                    self.assertLessEqual(row["step_ms"], 1.05 * row["simulated_ms"])
+        self.expect_error(self.run_tool("bench", "pipeline", "--schedule", "chimera", "--processes", 3), USAGE, "3 ranks cannot be paired")
+        self.expect_error(self.run_tool("bench", "pipeline", "--part-ms", "1,2"), USAGE, "--part-ms has 2")
+
+
 class Refused(Pipelines):
     def test_what_cannot_be(self):
         for flags, why in ((("--mesh", "pp=8"), ("pp=8", "4 layers", "take pp=4")),
