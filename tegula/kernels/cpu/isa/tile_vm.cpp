@@ -304,6 +304,25 @@ void reduce_f32(const TileOp& o) {
   round_in_place(results);
 }
 
+// lane[j] += p[16 i + j] in 64 bits, for whole blocks of 16; p moves by `step` a block.
+TEGULA_VEC int64_t add_blocks(int64_t (&lane)[16], const int64_t*& p, int64_t step, int64_t n) {
+  typedef uint64_t U64x4 __attribute__((vector_size(32)));
+  U64x4 sum[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) std::memcpy(&sum[j], lane + 4 * j, sizeof sum[j]);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16, p += step)
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      U64x4 next;
+      std::memcpy(&next, p + 4 * j, sizeof next);
+      sum[j] += next;
+    }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) std::memcpy(lane + 4 * j, &sum[j], sizeof sum[j]);
+  return i;
+}
+
 template <class T, class C>
 void reduce_scalar(const TileOp& o) {
   T start = static_cast<T>(C::kStart == 1);
@@ -318,6 +337,8 @@ void reduce_scalar(const TileOp& o) {
     T lane[16];
     for (int j = 0; j < 16; ++j) lane[j] = o.is_first ? start : static_cast<const T*>(o.lanes)[j];
     int64_t i = 0;
+    if constexpr (std::is_same_v<T, int64_t> && std::is_same_v<C, Sum>)
+      i = add_blocks(lane, p, step, o.n);
     for (; i + 16 <= o.n; i += 16, p += step)
       for (int j = 0; j < 16; ++j) lane[j] = C{}(lane[j], p[j]);
     for (int64_t j = 0; i + j < o.n; ++j) lane[j] = C{}(lane[j], p[j]);
