@@ -135,6 +135,7 @@ struct Connection {
   FrameReader reader;
   std::deque<Frame> queue;
   size_t queued = 0, sent_of_first = 0;
+  bool takes_nothing = false;  // the other end is closed; what it said before can still be read
 };
 
 class TcpWire final : public Wire {
@@ -145,7 +146,7 @@ class TcpWire final : public Wire {
 
   void send(int64_t to, Frame frame) override {
     Connection& c = at(to);
-    if (c.socket.fd < 0) return;
+    if (c.socket.fd < 0 || c.takes_nothing) return;
     c.queued += frame.wire_bytes();
     c.queue.push_back(std::move(frame));
   }
@@ -168,7 +169,7 @@ class TcpWire final : public Wire {
   Status tell_addresses();
   Status meet_first();
   void keep(int64_t process, Other other);
-  bool flush(Connection& c);
+  void flush(Connection& c);
   void take_all(Sink& sink, int64_t process);
   void lose(Sink& sink, int64_t process, const std::string& why);
   std::string missing(int64_t first) const;
@@ -334,8 +335,8 @@ Status TcpWire::meet() {
   return {};
 }
 
-// As much as the system takes; false: it is closed.
-bool TcpWire::flush(Connection& c) {
+// As much as the system takes. Whoever has closed may have said why, which is read first.
+void TcpWire::flush(Connection& c) {
   while (!c.queue.empty()) {
     const Frame& f = c.queue.front();
     const size_t head = sizeof f.head;
@@ -351,13 +352,16 @@ bool TcpWire::flush(Connection& c) {
     message.msg_iov = parts, message.msg_iovlen = static_cast<size_t>(n);
     const ssize_t sent = ::sendmsg(c.socket.fd, &message, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (sent < 0) {
+      c.takes_nothing = true, c.queue.clear(), c.queued = c.sent_of_first = 0;
+      return;
+    }
     __atomic_add_fetch(&sent_, sent, __ATOMIC_RELAXED);
     c.sent_of_first += static_cast<size_t>(sent), c.queued -= static_cast<size_t>(sent);
     if (c.sent_of_first < f.wire_bytes()) continue;
     c.queue.pop_front(), c.sent_of_first = 0;
   }
-  return true;
 }
 
 void TcpWire::lose(Sink& sink, int64_t process, const std::string& why) {
@@ -374,11 +378,10 @@ void TcpWire::take_all(Sink& sink, int64_t process) {
     const ssize_t n = ::recv(c.socket.fd, to, room, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n < 0) return lose(sink, process, std::strerror(errno));
-    if (n == 0)
-      return lose(
-          sink, process,
-          c.reader.left() > 0 ? "its connection closed amid a frame" : "its connection closed");
+    if (n <= 0) {
+      const char* how = n == 0 ? "its connection closed" : std::strerror(errno);
+      return lose(sink, process, cat(how, c.reader.left() > 0 ? " amid a frame" : ""));
+    }
     c.reader.added(static_cast<size_t>(n));
     Frame::Head head;
     const uint8_t* body = nullptr;
@@ -398,10 +401,7 @@ void TcpWire::step(Sink& sink, const Alarm& alarm, int64_t most_ms) {
   for (int64_t p = 0; p < how_.n_processes; ++p) {
     Connection& c = at(p);
     if (c.socket.fd < 0) continue;
-    if (!flush(c)) {
-      lose(sink, p, std::strerror(errno));
-      continue;
-    }
+    flush(c);
     const short out = c.queue.empty() ? 0 : POLLOUT;
     polls.push_back({c.socket.fd, static_cast<short>(POLLIN | out), 0});
     who.push_back(p);
@@ -410,7 +410,7 @@ void TcpWire::step(Sink& sink, const Alarm& alarm, int64_t most_ms) {
   if (polls[0].revents) alarm.clear();
   for (size_t i = 1; i < polls.size(); ++i) {
     Connection& c = at(who[i]);
-    if (polls[i].revents & POLLOUT && !flush(c)) lose(sink, who[i], std::strerror(errno));
+    if (polls[i].revents & POLLOUT) flush(c);
     if (polls[i].revents & (POLLIN | POLLERR | POLLHUP) && c.socket.fd >= 0) take_all(sink, who[i]);
   }
 }
