@@ -25,17 +25,29 @@ T smaller(T a, T b) {
   return a < b || a != a ? a : b;
 }
 
+// A length that the compiler knows becomes vectors.
 template <class T, class F>
-void join_neighbours(T (*x)[kBlock], size_t n_ranks, int64_t n, F&& join) {
-  for (size_t w = 1; w < n_ranks; w *= 2)
-    for (size_t r = 0; r + w < n_ranks; r += 2 * w)
-      for (int64_t i = 0; i < n; ++i) x[r][i] = join(x[r][i], x[r + w][i]);
+void join_block(T* __restrict a, const T* __restrict b, F join) {
+  for (int64_t i = 0; i < kBlock; ++i) a[i] = join(a[i], b[i]);
 }
 
 template <class T, class F>
-void join_ranks(T (*x)[kBlock], std::string_view combine, size_t n_ranks, int64_t n, F&& sum) {
-  if (combine == "max") return join_neighbours(x, n_ranks, n, larger<T>);
-  if (combine == "min") return join_neighbours(x, n_ranks, n, smaller<T>);
+void join_neighbours(T (*x)[kBlock], size_t n_ranks, int64_t n, F join) {
+  for (size_t w = 1; w < n_ranks; w *= 2)
+    for (size_t r = 0; r + w < n_ranks; r += 2 * w) {
+      if (n == kBlock)
+        join_block(x[r], x[r + w], join);
+      else
+        for (int64_t i = 0; i < n; ++i) x[r][i] = join(x[r][i], x[r + w][i]);
+    }
+}
+
+template <class T, class F>
+void join_ranks(T (*x)[kBlock], std::string_view combine, size_t n_ranks, int64_t n, F sum) {
+  if (combine == "max")
+    return join_neighbours(x, n_ranks, n, [](T a, T b) { return larger(a, b); });
+  if (combine == "min")
+    return join_neighbours(x, n_ranks, n, [](T a, T b) { return smaller(a, b); });
   join_neighbours(x, n_ranks, n, sum);
 }
 
