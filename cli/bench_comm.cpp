@@ -26,6 +26,7 @@ struct Options {
   int64_t processes = 2, repeats = 21;
   std::string op = "all", bytes, most = "16MiB", algorithm = "all";
   bool json = false;
+  std::string transport = "shm";
 };
 
 // A collective over n ranks, of a whole tensor [n, columns] that is its operand or its result.
@@ -288,7 +289,8 @@ Result<int> run_rank(const Options& o, Segment& segment) {
   if (segment.process() != 0) return 0;
   choose(all);
   print(all, o);
-  TEGULA_TRY(keep(all, o));
+  // Plans of threads and processes here read what shared memory takes.
+  if (o.transport == "shm") TEGULA_TRY(keep(all, o));
   return 0;
 }
 
@@ -301,10 +303,12 @@ int run(const Options& o) {
   if (const auto sizes = sizes_of(o); !sizes.ok()) return report(sizes.error(), kUsage);
   if (!here->segment) {
     Launch l;
-    l.size = {o.processes, o.processes, RankGroup::flow_bytes(mesh), machine_memory()};
+    l.size = {o.processes, o.processes, RankGroup::flow_bytes(mesh), machine_memory(),
+              o.transport == "tcp"};
     const auto code = launch(l);
     return code.ok() ? *code : report(code.error());
   }
+  if (here->segment->failure()) return kEnvironment;
   here->segment->slow(*link);
   const auto code = run_rank(o, *here->segment);
   if (code.ok()) return *code;
@@ -318,6 +322,7 @@ void add_bench_comm(const Command& bench, int& exit_code) {
   static Options o;
   const auto cmd = bench.add_command("comm", "Collectives between processes of this machine");
   whole(cmd.add_option("--processes", o.processes, "Processes, a rank each"), 2, 64);
+  one_of(cmd.add_option("--transport", o.transport, "What is between them"), {"shm", "tcp"});
   std::vector<std::string> names = {"all"};
   for (const Op& op : kOps) names.emplace_back(op.name);
   one_of(cmd.add_option("--op", o.op, "One of them"), names);

@@ -59,6 +59,15 @@ class TcpBits(Processes):
         self.assertLess(on_wire, 1.15 * planned)
 
 
+class TcpBench(Processes):
+    def test_collectives_are_timed(self):
+        done = self.expect_ok(self.run_tool("bench", "comm", "--processes", 2, *TCP, "--op", "all_reduce", "--bytes", "64KiB", "--repeats", 3, "--json"))
+        rows = json.loads(done.stdout.splitlines()[-1])["rows"]
+        self.assertEqual({row["ranks"] for row in rows}, {2})
+        self.assertEqual(sum(row["chosen"] for row in rows), 1)
+        self.assertTrue(all(row["seconds"] > 0 for row in rows))
+
+
 class TcpFaults(processes_test.Faults):
     """All that happens to processes that share memory happens to these."""
     TRANSPORT = TCP
