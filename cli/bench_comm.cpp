@@ -87,7 +87,7 @@ Line fitted(std::span<const CommRow> rows) {
       w += u, wn += u * n, wnn += u * n * n, wt += u * t, wnt += u * n * t;
     }
     const double det = w * wnn - wn * wn;
-    if (det <= 0) return {wt / w, 0};  // one size
+    if (rows.size() < 3) return {wt / w, 0};  // one size
     line = {(wt * wnn - wnt * wn) / det, (w * wnt - wn * wt) / det};
     if (line.s_per_byte < 0) line = {wt / w, 0};
     if (line.alpha_s < 0) line = {0, wnt / wnn};

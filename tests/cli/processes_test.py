@@ -294,6 +294,8 @@ class Faults(Processes):
             self.assertGreater(row["seconds"], 0)
             per_byte = 1 / fit["bytes_per_s"] if fit["bytes_per_s"] else 0
             self.assertAlmostEqual(row["fitted_seconds"], fit["alpha_s"] + row["bytes"] * per_byte, delta=1e-9)
+        done = self.expect_ok(self.run_tool("bench", "comm", "--processes", 3, "--repeats", 1, "--bytes", "64KiB", "--transport", "tcp", "--json"))
+        self.assertEqual(len(json.loads(done.stdout.splitlines()[-1])["rows"]), 23)
         self.expect_error(self.run_tool("bench", "comm", "--bytes", "3"), USAGE, "--bytes '3'", "8MiB")
 
     def test_processes_that_differ_are_refused(self):
