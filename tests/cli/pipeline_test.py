@@ -52,7 +52,7 @@ class Bits(Pipelines):
 
     def test_other_axes_beside(self):
         for mesh, more in (("pp=2,dp=2", ""), ("pp=2,dp=2", "--zero 1 --processes 2"), ("pp=2,tp=2", "--schedule zb-h1"),
-                           ("cp=2,pp=2", "--processes 4"), ("pp=2,dp=4", "--schedule gpipe")):
+                           ("cp=2,pp=2", "--processes 4"), ("pp=2,dp=2", "--schedule zb-v --processes 4 --transport tcp"), ("pp=2,dp=4", "--schedule gpipe")):
             with self.subTest(mesh=mesh, more=more):
                 self.check((*LLAMA, "--accumulate", 4), "--mesh", mesh, *more.split())
 
