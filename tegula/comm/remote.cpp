@@ -584,13 +584,14 @@ bool Remote::State::is_over() {
 // Who is stopped does not see that all end.
 void Remote::State::finish() {
   if (failed_s < 0 || segment.has_launcher()) return;
+  // An engine that ends all does so with one exit code; a signal before would be another one.
+  if (wire->end_all(static_cast<int>(exit_code))) return;
   for (int64_t p = 0; p < segment.n_processes(); ++p) {
     const Home& h = at(p).home;
     if (p != segment.process() && at(p).why_lost == "silent" && h.pid > 0 &&
         h.numbers == home.numbers && std::strcmp(h.host, home.host) == 0)
       ::kill(static_cast<pid_t>(h.pid), SIGKILL);
   }
-  wire->end_all(static_cast<int>(exit_code));
 }
 
 }  // namespace tegula

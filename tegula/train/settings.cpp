@@ -56,6 +56,12 @@ std::string settings_toml(const TrainConfig& c) {
   if (c.device_memory_bytes > 0) out.add("device-memory", std::to_string(c.device_memory_bytes));
   out.add("checkpoint", c.checkpoint), out.add("blockwise", c.blockwise);
   if (!c.mesh.axes.empty()) out.add("mesh", to_text(c.mesh)), out.add("ring", c.ring);
+  if (c.mesh.find("pp") >= 0) {
+    out.add("schedule", c.schedule), out.add("interleave", c.interleave);
+    std::string at;
+    for (int64_t layer : c.stages_at) at += cat(at.empty() ? "" : ",", layer);
+    if (!at.empty()) out.add("stages-at", at);
+  }
   if (c.zero > 0) out.add("zero", c.zero);
   out.add("device", c.device), out.add("threads", c.threads), out.add("tune", c.tune);
   if (!c.tune_cache.empty()) out.add("tune-cache", c.tune_cache);

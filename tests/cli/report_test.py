@@ -121,7 +121,8 @@ class Report(CliTest):
         # How a run is started is no setting; nor is what is at its default, which is to do nothing.
         no_setting = {"help", "config", "depth", "json", "resume", "overwrite", "init-from",
                       "memory", "lr-decay-steps", "tune-cache", "passes", "check", "mesh", "ranks", "zero", "ring",
-                      "timeline", "batches", "processes", "restart", "device-memory", "loss-scale", "loss-scale-every"}
+                      "timeline", "batches", "processes", "restart", "transport", "address", "schedule", "interleave",
+                      "stages-at", "device-memory", "loss-scale", "loss-scale-every"}
         usage = self.expect_ok(self.run_tool("train", "--help")).stdout
         options = re.findall(r"^  (?:-\w,\s*)?--([\w-]+)(.*(?:\n {10}.*)?)", usage, re.MULTILINE)
         flags = {name for name, _ in options} - no_setting

@@ -85,13 +85,13 @@ class CheckSizes(ToolTest):
         self.write("tegula/passes/README.md", "Passes.\n")
         self.assertEqual(self.check("tests/ops/a_test.cpp", 690)[0], 0)
         self.assertEqual(self.check("tegula/passes/a.cpp", 690)[0], 0)
-        code, out = self.check("tegula/ops/common/last.cpp", 254)
+        code, out = self.check("tegula/ops/common/last.cpp", 304)
         self.assertEqual(code, 0)
         self.assertRegex(out, r"12\.8 / 12\.8  tegula/ops\n")
         self.assertRegex(out, r"13\.5 / 88\.0  thousand lines")
-        code, out = self.check("tegula/ops/common/last.cpp", 255)
+        code, out = self.check("tegula/ops/common/last.cpp", 305)
         self.assertEqual(code, 1)
-        self.assertIn("tegula/ops has 12,801 lines of code, more than its 12,800", out)
+        self.assertIn("tegula/ops has 12,851 lines of code, more than its 12,850", out)
 
     def test_a_part_with_its_own_budget_is_not_counted_twice(self):
         self.write("tegula/passes/superopt/README.md", "Superopt.\n")
@@ -117,7 +117,7 @@ class CheckSizes(ToolTest):
     def test_one_budget_grows_only_when_another_shrinks(self):
         tool = ROOT / "tools" / "check_sizes.py"
         grown = self.write("tools/grown.py", tool.read_text(encoding="utf-8").replace(
-            '"tegula/ops": 12_800', '"tegula/ops": 12_900'))
+            '"tegula/ops": 12_850', '"tegula/ops": 12_950'))
         code, out = self.run_tool(grown, self.tree)
         self.assertEqual(code, 1)
         self.assertIn("add up to 88,100 lines, not to 88,000", out)

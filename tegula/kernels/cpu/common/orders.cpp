@@ -48,7 +48,13 @@ bool has_bf16_tokens(const KernelQuery& q) { return q.in[0].dtype == DType::kBF1
 
 bool is_by_blocks(const KernelQuery& q) { return q.attrs->flag("by_blocks"); }
 
+// Whose parts are added as they pass by.
+bool goes_by_rounds(const KernelQuery& q) { return q.attrs->find("algorithm") != nullptr; }
+
 constexpr OrderDef kOrders[] = {
+    {"all_reduce", "on_the_way", "sums grow from rank to rank, by the algorithm", Isa::kPortable,
+     goes_by_rounds},
+    {"all_reduce", "tree", "a tree over neighbours"},
     {"attention", "amx_kb64", "kb64, scores in pairs of k", Isa::kAmx, decodes},
     {"attention", "amx_kb512", "chunks of 512 keys, sums in pairs of k", Isa::kAmx, attends},
     {"attention", "kb64", "blocks of 64 keys, chains of fma"},
@@ -63,6 +69,12 @@ constexpr OrderDef kOrders[] = {
     {"dot_blocks", "fma_chain", "as dot's"},
     {"logsumexp", "kb64", "blocks of 64 columns", Isa::kPortable, is_by_blocks},
     {"logsumexp", "lane16", "16 partials"},
+    {"reduce_scatter", "on_the_way", "sums grow from rank to rank, by the algorithm",
+     Isa::kPortable, goes_by_rounds},
+    {"reduce_scatter", "tree", "a tree over neighbours"},
+    {"reduce_to", "on_the_way", "sums grow from rank to rank, by the algorithm", Isa::kPortable,
+     goes_by_rounds},
+    {"reduce_to", "tree", "a tree over neighbours"},
     {"linear_cross_entropy", "amx_kb64", "kb64, logits in pairs of k", Isa::kAmx, has_bf16_tokens},
     {"linear_cross_entropy", "kb64", "blocks of 64 columns, logits chains of fma"},
     {"linear_cross_entropy_bwd", "amx_kb64", "kb64, sums in pairs of k", Isa::kAmx,
