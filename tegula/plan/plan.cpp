@@ -9,7 +9,6 @@
 #include "tegula/ir/regions.h"
 #include "tegula/ir/sharding.h"
 #include "tegula/kernels/moves.h"
-#include "tegula/kernels/moves.h"
 
 namespace tegula {
 

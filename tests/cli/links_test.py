@@ -6,7 +6,7 @@ import math
 import os
 import unittest
 
-from case import CliTest, TEGULA, USAGE
+from case import CliTest, USAGE
 
 RUN = ("--batch 8 --seqlen 32 --n-layers 2 --n-heads 4 --d-model 64 --model llama --n-kv-heads 2 --warmup 1 --eval-every 0 --lr 0.01 "
        "--threads 1 --mode exact --steps 3 --json").split()

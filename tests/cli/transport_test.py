@@ -32,7 +32,7 @@ class TcpBits(Processes):
     def test_fast_has_the_files_of_threads(self):
         for flags in (("--mesh", "dp=2,tp=2"), ("--mesh", "cp=4", "--seqlen", 256), ("--mesh", "dp=4", "--zero", 3)):
             with self.subTest(flags=flags):
-                threads = self.train("threads", *flags, "--overwrite")
+                self.train("threads", *flags, "--overwrite")
                 apart = self.train("apart", *flags, "--overwrite", *self.among(4))
                 self.check_counts(apart)
                 self.assertEqual(self.files("threads"), self.files("apart"))

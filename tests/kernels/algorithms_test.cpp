@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "tegula/base/str.h"
 #include "tegula/base/philox.h"
+#include "tegula/base/str.h"
 #include "tegula/kernels/cpu/common/algorithm.h"
 
 namespace tegula {
