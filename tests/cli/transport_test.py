@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import unittest
 
@@ -21,6 +22,17 @@ TCP = ("--transport", "tcp")
 MPIRUN = ("mpirun", "--oversubscribe")
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 HAS_MPI = shutil.which("mpirun") is not None and (pathlib.Path(TEGULA).parent / "libtegula_mpi.so").exists()
+
+
+# Without iproute2: SIOCSIFFLAGS with IFF_UP; then the command, and what the loopback has counted.
+LOOPBACK_UP = """
+import fcntl, socket, struct, subprocess, sys
+with socket.socket() as s:
+    fcntl.ioctl(s, 0x8914, struct.pack("16sH14x", b"lo", 1))
+code = subprocess.run(sys.argv[1:]).returncode
+print(open("/proc/net/dev").read(), flush=True)
+sys.exit(code)
+"""
 
 
 class TcpBits(Processes):
@@ -45,7 +57,7 @@ class TcpBits(Processes):
         sent = {}
         for n in (base, base + steps):
             done = subprocess.run(
-                ["unshare", "-rn", "sh", "-c", 'ip link set lo up 2>/dev/null || ifconfig lo up; "$@"; cat /proc/net/dev', "sh", TEGULA,
+                ["unshare", "-rn", sys.executable, "-c", LOOPBACK_UP, TEGULA,
                  "train", "--data", str(self.text), "--steps", str(n), *RUN, "--d-model", "256", "--seqlen", "64", "--mesh", "dp=4", "--processes", "4",
                  *TCP], capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, 0, done.stderr)
