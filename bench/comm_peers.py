@@ -8,7 +8,6 @@ Each is a run of its own, medians of its calls; `--python` has mpi4py and numpy.
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import time
 
