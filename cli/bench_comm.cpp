@@ -243,7 +243,7 @@ void print(const std::vector<Series>& all, const Options& o) {
   std::printf("%s\n", out.dump().c_str());
 }
 
-// What was measured of all sizes becomes this machine's, beside what it has of others.
+// Rows that were measured of all sizes become this machine's, beside what it has of others.
 Status keep(const std::vector<Series>& all, const Options& o) {
   if (!o.bytes.empty()) return {};
   const std::string directory = tuning_directory({});

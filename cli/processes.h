@@ -8,7 +8,7 @@
 
 namespace tegula::cli {
 
-// What they meet in.
+// They meet in this.
 Segment::Size size_of_processes(const TrainConfig& config);
 
 // Runs this command line in each of config.processes; the exit code.

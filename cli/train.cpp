@@ -220,7 +220,8 @@ Json summary_json(const TrainSummary& s, const Utilisation& u) {
                        {"interrupted", s.interrupted}});
 }
 
-// What the first rank's links took, beside kernels or waited for, and the calls that hid least.
+// Says what the first rank's links took, beside kernels or waited for, and the calls that hid
+// least.
 void print_links(const TrainSummary& s) {
   double link_s = 0, waited_s = 0;
   for (const LinkUse& l : s.links) link_s += l.link_s, waited_s += l.waited_s;
@@ -424,7 +425,7 @@ Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
   return 128 + stop_signal();
 }
 
-// Of a run that failed, whose launcher says why; or, without one, one of its processes.
+// Ends a run that failed, whose launcher says why; or, without one, one of its processes.
 int end_failed(Segment& segment, const Error& error) {
   segment.fail(-1, error);
   Remote* remote = segment.remote();

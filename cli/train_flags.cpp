@@ -214,7 +214,7 @@ void add_mesh(const Command& cmd, std::string& mesh) {
       .type_name("AXIS=N,...");
 }
 
-// Of the ranks of pp.
+// Adds the flags of pp's ranks.
 void add_pipeline(const Command& cmd, TrainConfig& c) {
   std::vector<std::string> schedules;
   for (const ScheduleDef* def : all_schedules()) {

@@ -17,7 +17,7 @@ void fill_at_random(void* to, size_t bytes) {
   TEGULA_CHECK(n == static_cast<ssize_t>(bytes), "the system has no random numbers");
 }
 
-// Of the whole program, so that two builds of one source differ where their code does.
+// Hashes the whole program, so that two builds of one source differ where their code does.
 uint64_t build_number() {
   static const uint64_t number = [] {
     uint64_t n = 0;

@@ -23,7 +23,7 @@ struct Greeting {
 
 using Proof = std::array<uint8_t, 32>;
 
-// Of this program, with a new nonce.
+// Makes that of this program, with a new nonce.
 Greeting greeting_of(int64_t n_processes, int64_t process, uint32_t port);
 // That whoever has the key has said `own` and heard `other`.
 Proof proof_of(const std::string& key, const Greeting& own, const Greeting& other);

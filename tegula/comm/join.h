@@ -24,7 +24,7 @@ struct World {
 std::optional<World> world();
 
 enum class Engine { kShm, kTcp, kMpi };
-// What --transport says, or the best there is for who has started the processes.
+// Takes what --transport says, or the best there is for who has started the processes.
 Result<Engine> engine_of(std::string_view transport, const std::optional<World>& world);
 
 // The segment of this process, which has met the others. size.is_apart.

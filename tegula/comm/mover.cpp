@@ -47,8 +47,8 @@ struct Mover::State {
     segment.reach()->fetch(f, t.brought_);
   }
 
-  // What comes from one rank is one message. Until it is through nobody looks where it is laid, so
-  // that it may lie there before.
+  // All that comes from one rank is one message. Until it is through nobody looks where it is laid,
+  // so that it may lie there before.
   void queue(Transfer& t) {
     for (const Fetch& f : t.fetches_) {
       if (f.rank == t.taker) continue;
@@ -97,7 +97,7 @@ struct Mover::State {
     return true;
   }
 
-  // What can be done now of all that is running. False: nothing.
+  // Does what can be done now of all that is running. False: nothing.
   bool go_on() {
     bool has_changed = false;
     next_ns = 0;

@@ -20,8 +20,8 @@
 
 namespace tegula {
 
-// What is brought together. One object serves again and again, one time after the other; it lives
-// until it has been waited for or the mover is drained.
+// A Transfer is brought together. One object serves again and again, one time after the other; it
+// lives until it has been waited for or the mover is drained.
 class Transfer {
  public:
   virtual ~Transfer() = default;
@@ -63,7 +63,7 @@ class Mover {
 
   void begin(Transfer& transfer);
   bool is_done(const Transfer& transfer) const;
-  // What a transfer's links took, and how much of that somebody waited for them.
+  // Seconds that a transfer's links took, and how much of that somebody waited for them.
   struct Use {
     double link_s = 0, waited_s = 0;
     int64_t times = 0;

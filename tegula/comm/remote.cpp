@@ -30,7 +30,7 @@ double now_s() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-// What is said of a rank.
+// The words about a rank.
 struct Said {
   uint64_t calls = 0;
   uint32_t is_waiting = 0, beats = 0;
@@ -52,7 +52,7 @@ Home own_home() {
   return h;
 }
 
-// What one process asked for, given piece by piece.
+// Bytes that one process asked for, given piece by piece.
 struct Order {
   uint64_t id = 0, offset = 0, bytes = 0, stride = 0, count = 0, given = 0;
   int64_t rank = 0;
@@ -70,7 +70,7 @@ struct Other {
   std::string why_lost;
 };
 
-// What was asked for and arrives.
+// Bytes that were asked for and arrive.
 struct Expected {
   Fetch fetch;
   Tally* brought = nullptr;
@@ -422,7 +422,7 @@ void Remote::State::take_data(int64_t from, const Frame::Head& head, const uint8
   const auto [id, position] = std::pair(head.words[0], head.words[1]);
   const std::lock_guard lock(mutex);
   const auto it = expected.find(id);
-  // What was asked for before a failure may come after it.
+  // An answer to what was asked before a failure may come after it.
   if (it == expected.end()) {
     if (id == 0 || id > n_fetches) refuse(from, cat("it gives what nobody asked for (", id, ")"));
     return;
@@ -492,7 +492,7 @@ void Remote::State::lost(int64_t process, const std::string& why) {
   o.is_lost = 1;
 }
 
-// What this process's ranks do; and once, that the run has failed.
+// Tells what this process's ranks do; and once, that the run has failed.
 void Remote::State::say() {
   const auto failed = segment.failure();
   if (failed && !has_told_failure) {

@@ -45,7 +45,7 @@ class Remote final : public Reach {
   void end_with(int exit_code);
   // All that was sent, whatever for.
   int64_t wire_bytes() const;
-  // What arrives, as the wire's thread hands it over; for tests.
+  // Takes what arrives, as the wire's thread hands it over; for tests.
   Wire::Sink& sink();
 
  private:

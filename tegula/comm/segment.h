@@ -84,7 +84,7 @@ class Segment {
   bool has_launcher() const { return fd_ >= 0; }
   // Whether this process can read that rank's area.
   bool sees(int64_t rank) const { return !is_apart() || is_own(rank); }
-  // Of processes that are apart, before they meet: open(context) makes the wire between them, in
+  // For processes that are apart, before they meet: open(context) makes the wire between them, in
   // the thread that goes on with it.
   Status connect(Result<std::unique_ptr<Wire>> (*open)(void* context), void* context);
   Remote* remote() const { return remote_.get(); }
@@ -94,7 +94,7 @@ class Segment {
   // The call that a rank begins now, for whoever watches.
   void note_call(int64_t rank, std::string_view op, std::string_view axis, std::string_view plan,
                  size_t step);
-  // Of a process: rings when a rank has posted or shown what one of its own may wait for.
+  // A process's bell: it rings when a rank has posted or shown what one of its own may wait for.
   Bell& bell(int64_t process) const;
   void ring_for(int64_t rank) const { bell(rank / n_own()).ring(); }
   uint8_t* flows();
@@ -113,7 +113,7 @@ class Segment {
   // Links between ranks that are slowed on purpose: then nothing is read where it lies.
   const LinkSpeed& link() const { return link_; }
   void slow(const LinkSpeed& link) { link_ = link; }
-  // What others show is brought (comm/mover.h), never read where it lies.
+  // All that others show is brought (comm/mover.h), never read where it lies.
   bool brings() const { return reach() || link_.is_slowed(); }
   void set_reach(Reach* reach) { reach_ = reach; }
 

@@ -243,8 +243,8 @@ void TcpWire::keep(int64_t process, Other other) {
   c.socket = std::move(other.socket);
 }
 
-// Of the processes from `first` on. Who has no key of the run is turned away, and the others are
-// waited for; one that has the key and is of another build ends the run.
+// Accepts the processes from `first` on. Who has no key of the run is turned away, and the others
+// are waited for; one that has the key and is of another build ends the run.
 Status TcpWire::accept_all(int64_t first) {
   while (!missing(first).empty()) {
     const double left = until_s_ - now_s();

@@ -1,4 +1,4 @@
-// What can be said of ranks from their states: by the launcher, or by the processes themselves.
+// Judges ranks by their states: by the launcher, or by the processes themselves.
 #pragma once
 
 #include <optional>

@@ -85,7 +85,7 @@ class Wire {
   virtual ~Wire() = default;
   // Puts it in the queue to a process. Never waits.
   virtual void send(int64_t to, Frame frame) = 0;
-  // What lies in that queue.
+  // The bytes in that queue.
   virtual size_t queued_bytes(int64_t to) const = 0;
   // Sends and takes what can be; sleeps until there is something, the alarm rings or the time is
   // over.

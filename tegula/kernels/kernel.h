@@ -89,7 +89,7 @@ struct KernelDef {
   // Null: a plug-in brings it (kernels/device.h).
   void (*launch)(const KernelCall&) = nullptr;
   const TuningSpace* tuning = nullptr;  // null: nothing to choose
-  // Of a collective: what `launch` does where memory is shared, in parts for the background.
+  // A collective's: what `launch` does where memory is shared, in parts for the background.
   const CollectiveMoves* moves = nullptr;
 };
 

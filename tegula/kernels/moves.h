@@ -29,7 +29,7 @@ struct CollectiveMoves {
   // result, what is added into the workspace.
   void (*list)(const KernelCall& call, int64_t index, int round,
                std::vector<Move>& moves) = nullptr;
-  // What is left when they are done; null: nothing.
+  // Does what is left when they are done; null: nothing.
   void (*finish)(const KernelCall& call, int64_t index, int round) = nullptr;
 };
 

@@ -39,10 +39,10 @@ class Peers {
   // Waits for them without showing anything new; false: a rank failed.
   virtual bool meet(std::string_view axis) = 0;
   virtual bool has_failed() const = 0;
-  // What others show is not here to be read: it is brought. Then exchange() does all of a
-  // collective.
+  // Tensors that others show are not here to be read: they are brought. Then exchange() does all of
+  // a collective.
   virtual bool brings() const = 0;
-  // Of the foreground, all of it; where memory is shared it copies.
+  // Does all of it in the foreground; where memory is shared it copies.
   virtual void exchange(const KernelCall& call, const CollectiveMoves& moves) = 0;
   // The group's errand of that number along the axis, the same on all of its ranks. Made when it is
   // first asked for; lives as long as the group.

@@ -45,7 +45,7 @@ struct Target {
   // The shares of them that large calls were measured to reach; 1: not measured.
   double flops_efficiency = 1, bytes_efficiency = 1;
 
-  // Of several ranks: what others show cannot be read here but is brought (kernels/moves.h), as
+  // With several ranks: what others show cannot be read here but is brought (kernels/moves.h), as
   // their engine shares no memory or a link is slowed; collectives then have a workspace.
   bool brings = false;
   // A link from one rank to another: seconds of a message, bytes a second. 0: not known.

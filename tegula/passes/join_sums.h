@@ -7,7 +7,7 @@
 
 namespace tegula {
 
-// Of all sums that `summing` has as donated state, which are names "grad.*":
+// Joins all sums that `summing` has as donated state, which are names "grad.*":
 //   sums, next sums -> sums' = sums + next sums, next sums' = 0
 // next sums are named "next.grad.*". kNone: it has none.
 Result<FuncId> join_sums(Module& module, FuncId summing, const std::string& name);

@@ -31,7 +31,7 @@ bool is_within(std::string_view scope, std::string_view outer) {
   return scope.starts_with(outer) && (scope.size() == outer.size() || scope[outer.size()] == '.');
 }
 
-// What a function has: a whole step, or one of the two that a step of one stage was split into.
+// Describes a function: a whole step, or one of the two that a step of one stage was split into.
 enum class Extent : uint8_t { kStep, kMicroStep, kUpdate };
 
 class Splitter {
@@ -281,7 +281,7 @@ class Splitter {
         last = std::max(0, last_reader_[p.value] >= 0 ? last_reader_[p.value] : last);
     return last;
   }
-  // Of parameters: the last part that has a node which reads them, through what is movable, too.
+  // By parameter: the last part that has a node which reads them, through what is movable, too.
   void find_last_readers() {
     last_reader_.assign(f_.values.size(), -1);
     for (auto i = static_cast<NodeId>(f_.nodes.size()); i-- > 0;) {

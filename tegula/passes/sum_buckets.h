@@ -56,7 +56,7 @@ class SumBuckets {
   void begin(Bucket& bucket);
   bool advance(Bucket& bucket);
   void carve(const Bucket& bucket);
-  // What is made while this lives stands where the bucket's values do.
+  // A node that is made while this lives stands where the bucket's values do.
   class There {
    public:
     There(Builder& b, const Bucket& bucket) : b_(b), before_(b.origin()) {

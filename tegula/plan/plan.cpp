@@ -101,7 +101,7 @@ bool Plan::has_collectives() const {
                      [](const Step& s) { return s.op->collective && s.attrs.i("ranks") > 1; });
 }
 
-// What the group's ranks take from the one at `index`, by an algorithm that is data.
+// Bytes that the group's ranks take from the one at `index`, by an algorithm that is data.
 static int64_t taken_bytes(const Plan& plan, const Step& s, int64_t index) {
   // Nothing is touched: data has an address, so that places in it have.
   static constexpr uintptr_t kSomewhere = uintptr_t{1} << 40;

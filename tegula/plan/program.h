@@ -63,7 +63,7 @@ struct PlannedProgram {
   int64_t state_bytes() const;  // weights, optimizer state, sums of gradients
   int64_t peak_bytes() const { return arena_bytes() + state_bytes() + flow_bytes; }
   int64_t flops() const;  // of a step, all micro-batches
-  // What a step runs; of kRun and kJoin.
+  // The part that a step runs; of kRun and kJoin.
   const Plan& plan_of(const ProgramStep& s) const {
     return *(s.kind == ProgramStep::Kind::kRun ? plans : joins)[static_cast<size_t>(s.run.part)];
   }

@@ -46,8 +46,9 @@ struct Accelerator {
   double host_bytes_per_s = 0;  // one way, to the memory of the host; 0: not known
   double launch_s = 0;          // least time of an op
   double dollars_per_hour = 0;  // rent of one device; 0: not known
-  // What its kernels sustain (sustained.h): the share of the peak that large products reach at the
-  // full clock, the k at which they reach half of it, and what products alone leave of the clock.
+  // The shares that its kernels sustain (sustained.h): the share of the peak that large products
+  // reach at the full clock, the k at which they reach half of it, and what products alone leave of
+  // the clock.
   struct Sustained {
     double product = 0.75, k_half = 0, clock = 1;
   } sustained;

@@ -55,7 +55,8 @@ void take(const Target& t, Accelerator& a) {
   a.multiprocessors = t.multiprocessors;
 }
 
-// What large products reach at the full clock, the k of half of it, the clock that products leave.
+// Sets what large products reach at the full clock, the k of half of it, the clock that products
+// leave.
 Accelerator sustains(Accelerator a, Accelerator::Generation generation, AttentionKernel attention,
                      Accelerator::Sustained shares) {
   a.generation = generation, a.attention = attention, a.sustained = shares;

@@ -46,7 +46,7 @@ Result<ParamCount> count_params(const ModelSpec& model);
 // Bytes of keys and values that a token leaves behind in all layers, 2·L·k·d·bytes. 0 for models
 // without attention.
 double kv_bytes_per_token(const ModelSpec& model, double bytes_per_element);
-// Of so many tokens: layers with a window keep what it sees.
+// The cache of so many tokens: layers with a window keep what it sees.
 double cache_bytes(const ModelSpec& model, double bytes_per_element, double tokens);
 
 // Weights of the products of one layer's attention.

@@ -29,7 +29,7 @@ void explain_ring(std::string& out, const ModelSpec& m, const ClusterSpec& c, co
     double share;
   } links[] = {{"within a node", c.device.inside, kExpected.inside},
                {"between nodes", c.device.between, kExpected.between}};
-  // Of long sequences, which the least block is a part of.
+  // It is that of long sequences, which the least block is a part of.
   const double share =
       attention_share(c.device, job.kernel, kLongSequence, static_cast<double>(m.head_dim), false);
   for (const auto& l : links) {

@@ -60,7 +60,7 @@ struct ServePrice {
   double peak_bytes() const { return weight_bytes + kv_bytes; }
   // Sequences a second of one copy that prefills and decodes in turns.
   double sequences_per_s = 0;
-  // Of a request there: by Little's law, batch / sequences_per_s.
+  // A request's time there: by Little's law, batch / sequences_per_s.
   double request_s = 0;
   double tokens_per_s = 0;                // that come out, of all copies
   double dollars_per_million_tokens = 0;  // that come out; 0: no price known

@@ -62,7 +62,7 @@ struct LayerPrice {
   ActivationBytes activations;
 };
 
-// What a rank of a stage holds.
+// A stage and what its rank holds.
 struct StageMemory {
   int64_t layers = 0;
   MemoryBytes memory;

@@ -28,7 +28,7 @@ double attention_share(const Accelerator& device, AttentionKernel kernel, double
                        double head_dim, bool is_backward);
 // busy: the share of the peak that is reached on average.
 double clock_share(const Accelerator& device, double busy);
-// Of one large product after another.
+// The share that one large product after another reaches.
 double large_product_share(const Accelerator& device);
 
 }  // namespace tegula::planner

@@ -83,7 +83,7 @@ void execute_like_torch(const ModelSpec& m, const RankShape& s, bool is_head, La
       set(work.input_backward, w.name, r.backward, r.backward_ops);
     }
   }
-  // What is kept, from what mixed precision by the book keeps.
+  // The kept tensors, from those that mixed precision by the book keeps.
   const double casts = is_cast && s.framework->one_by_one ? 1 : 0;
   double readers = is_head ? 1 : 3;
   for (size_t i = 0, n = work.saved.size(); i < n; ++i) {

@@ -1,5 +1,5 @@
-// What a decoder's layer, and the head's loss, read, write and keep where PyTorch executes them op
-// by op. Products and attention stay as they are.
+// Bytes that a decoder's layer, and the head's loss, read, write and keep where PyTorch executes
+// them op by op. Products and attention stay as they are.
 //
 // With T tokens, E bytes an element of the residual stream (4 under autocast) and e of what
 // products read, forward:
@@ -17,7 +17,7 @@
 
 namespace tegula::planner {
 
-// Of a layer, or of the head (the final norm has one reader).
+// Changes the work of a layer, or of the head (the final norm has one reader).
 void execute_like_torch(const ModelSpec& model, const RankShape& shape, bool is_head,
                         LayerWork& work);
 

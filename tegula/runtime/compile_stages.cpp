@@ -163,7 +163,7 @@ bool CompiledStages::is_writer(std::string_view name, int64_t rank) const {
   const auto place = mesh.at(rank);
   for (size_t a = 1; a < place.size(); ++a)
     if (!value->second.sharding[a].is_split() && place[a] != 0) return false;
-  // What no update changes, the first rank of the pipeline that holds it writes.
+  // A weight that no update changes, the first rank of the pipeline that holds it writes.
   const auto group = mesh.group(rank, 0);
   for (const bool is_written : {true, false})
     for (int64_t r : group)

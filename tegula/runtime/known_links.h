@@ -1,4 +1,4 @@
-// What `tegula bench comm` has measured of collectives on this machine, for whoever plans.
+// Reads what `tegula bench comm` has measured of collectives on this machine, for whoever plans.
 #pragma once
 
 #include <string>

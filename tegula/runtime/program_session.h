@@ -51,7 +51,7 @@ class ProgramSession {
   bool has_input(std::string_view name) const { return inputs_.contains(name); }
 
   const PlannedProgram& program() const { return *program_; }
-  // Of the parts that run; null: of the others.
+  // Sessions of the parts that run; null: of the others.
   const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
   void watch(MemoryWatch* watch);
   // Seconds that the last run waited for others: for what it needed, and for what was not taken.

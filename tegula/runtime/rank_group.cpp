@@ -51,7 +51,7 @@ struct RankGroup::Meeting {
   uint8_t* boards = nullptr;
 
   static int64_t bytes_of(size_t n) { return (1 + kMostErrands) * Board::bytes_of(n); }
-  // Of a group of n: its own and, along a pipeline, those of each two of its ranks.
+  // The errands of a group of n: its own and, along a pipeline, those of each two of its ranks.
   static int64_t bytes_with_pairs(std::string_view axis, int64_t n) {
     const int64_t n_pairs = axis == kPipelineAxis ? n * (n - 1) / 2 : 0;
     return bytes_of(static_cast<size_t>(n)) + n_pairs * bytes_of(2);

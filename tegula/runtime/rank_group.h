@@ -31,8 +31,8 @@ class Mover;  // comm/mover.h
 // The axis whose ranks do different things, and give one another what they make: stages.
 inline constexpr std::string_view kPipelineAxis = "pp";
 
-// What a call's links took over all steps, and how much of it its rank has waited for: the rest was
-// hidden beside kernels.
+// Seconds that a call's links took over all steps, and how much of it its rank has waited for: the
+// rest was hidden beside kernels.
 struct LinkUse {
   std::string call;  // "send_recv over cp (step 12 of train_step)"
   double link_s = 0, waited_s = 0;
@@ -62,11 +62,11 @@ class RankGroup {
   // The bytes that others have taken from this rank since the group was made.
   int64_t sent_bytes(int64_t rank) const { return segment_->state(rank).sent_bytes; }
 
-  // What others show is brought: their memory is not mapped, or links are slowed.
+  // Tensors that others show are brought: their memory is not mapped, or links are slowed.
   bool brings() const { return segment_->brings(); }
-  // What a plan must know of it.
+  // Facts that a plan must know.
   void describe_links(Target& target) const;
-  // Of an own rank, when nobody runs: its collectives in the background, and those that were
+  // Counts of an own rank, when nobody runs: its collectives in the background, and those that were
   // brought.
   std::vector<LinkUse> link_uses(int64_t rank) const;
 

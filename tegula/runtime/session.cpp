@@ -294,7 +294,7 @@ Status Session::launch_watched(size_t i) {
   BoundStep& b = bound_[i];
   const Step& step = plan_->steps[i];
   void* const planned = b.workspace;
-  // What a collective brings comes at any time, and others may take it from there.
+  // Bytes that a collective brings come at any time, and others may take it from there.
   const bool is_apart = !step.kernel || !step.kernel->moves;
   if (step.kernel && planned && is_apart)
     b.workspace = watch_->open(planned, plan_->slots[static_cast<size_t>(step.workspace)].bytes);

@@ -25,7 +25,7 @@ Result<std::vector<std::string>> stages_of(const TrainConfig& config,
 
 Result<CompiledStages> compile_pipeline(const TrainConfig& config, const StepFunctions& functions,
                                         const Target& target, const std::vector<std::string>& cuts);
-// Of eval_loss.
+// The same of eval_loss.
 Result<CompiledStages> compile_pipeline_eval(const TrainConfig& config,
                                              const StepFunctions& functions, const Target& target,
                                              const std::vector<std::string>& cuts);

@@ -21,12 +21,12 @@ struct RankRun {
   Rank rank;
   Store store;
   Region arena;  // shared by the plans, which run in turns
-  // Of each plan: one, or one for each slot of the sums that it runs on (ir/micro_groups.h).
+  // Each plan's: one, or one for each slot of the sums that it runs on (ir/micro_groups.h).
   std::vector<std::vector<std::unique_ptr<Session>>> sessions;
   std::vector<std::vector<StepStats>> stats;  // of each plan's steps that are timed
   Region tokens, targets;  // its share of the batch, where other ranks can read it
   int64_t seed = 0;        // of its micro-batch's random numbers
-  // Of a pipeline: its flows, as much as was seen written of them, and what it runs.
+  // A pipeline's: its flows, as much as was seen written of them, and what it runs.
   std::vector<int64_t> seeds;  // of each micro-batch
   Region flows;
   int64_t flow_bytes = 0;
@@ -39,7 +39,7 @@ struct RankRun {
 };
 using RankRuns = std::vector<std::unique_ptr<RankRun>>;  // of this process
 
-// Of each rank a T: those of this process's are filled, and others' are fetched.
+// A T for each rank: those of this process's are filled, and others' are fetched.
 template <class T>
 Status exchange(RankGroup& group, std::vector<T>& of_ranks) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -219,7 +219,7 @@ bool is_apart(const TrainConfig& config, const StepFunctions& functions, FuncId 
   return function != functions.eval_loss || config.batch % (n * n_ep) != 0;
 }
 
-// What one of dp's ranks compiles for itself.
+// The functions that one of dp's ranks compiles for itself.
 TrainConfig alone_in_dp(TrainConfig config) {
   config.mesh.axes[static_cast<size_t>(config.mesh.find("dp"))].size = 1;
   return config;
@@ -234,7 +234,7 @@ int64_t rank_without_dp(const TrainConfig& config, int64_t rank) {
   return i;
 }
 
-// What ranks compile each for itself in dp. Their sums pend over dp.
+// The functions that ranks compile each for itself in dp. Their sums pend over dp.
 Result<CompiledRanks> compile_apart(const TrainConfig& config, const StepFunctions& functions,
                                     FuncId function, const Target& target, RankRange own) {
   if (own.n < 0) own.n = config.mesh.n_ranks() - own.first;

@@ -49,8 +49,8 @@ Status Trainer::run_all(size_t which, int64_t slot) {
   return group_.run([&](int64_t r) { return run_of(r).sessions[which][s]->run(); });
 }
 
-// Of the step's micro-batches the one that is a rank's own i-th: dp's ranks share them out, whole,
-// or have the same one.
+// Gives, of the step's micro-batches, the one that is a rank's own i-th: dp's ranks share them out,
+// whole, or have the same one.
 int64_t Trainer::micro_batch(int64_t rank, int64_t i) const {
   if (batch_shares(config_) == 1) return i;
   const int64_t at = config_.mesh.at(rank)[static_cast<size_t>(config_.mesh.find("dp"))];

@@ -212,7 +212,7 @@ class Trainer {
   Status run_all(size_t which, int64_t slot = 0);
   void give_batch(size_t which, int64_t rank);
   Status watched_step(StepReport& report, int64_t done);
-  // Of a pipeline (trainer_pipeline.cpp).
+  // For a pipeline (trainer_pipeline.cpp).
   bool is_staged() const { return stages_.has_value(); }
   Status compile_stages(const Target& target);
   Status agree_on_stages();

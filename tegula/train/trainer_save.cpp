@@ -43,7 +43,7 @@ const Sharding& Trainer::sharding_of_state(std::string_view name) const {
   return *s;
 }
 
-// What all ranks together hold besides weights.
+// The bytes that all ranks together hold besides weights.
 SharedSave::State Trainer::state_of_all() const {
   SharedSave::State state;
   if (is_staged())

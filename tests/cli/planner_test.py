@@ -297,7 +297,7 @@ class Planner(CliTest):
         long = self.plan("llama3-8b", "--gpus", "64xH100", "--seqlen", 1 << 20, "--batch-tokens", 64 << 20)["layouts"][0]
         self.assertLess(long["hfu"], 1)
         self.assertLess(long["mfu_of_seen_keys"], 1)
-        # What does not divide leaves devices idle, and says which batch would not.
+        # A number that does not divide leaves devices idle, and says which batch would not.
         plan = self.plan("llama3-8b", "--gpus", "1000xH100", "--batch-tokens", 1024 * 8192)
         self.assertEqual(plan["cluster"]["n_devices"], 512)
         self.assertRegex(" ".join(plan["notes"]), "488 of 1000 devices are left idle.*1000 or 2000 sequences")

@@ -57,7 +57,7 @@ def meshes_of(batch, seqlen, has_experts):
 MOE = {"moe": "--n-experts 4 --capacity-factor 1.25", "qwen2_moe": "--n-experts 4", "qwen3_moe": "--n-experts 4"}
 EVERY_FAMILY = ("gpt2", "llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3", "olmo2", "phi3", "smollm3", "starcoder2",
                 "gpt_neox", "bert", "mlp", *MOE)
-# What a run is made of. Those that are named first are the reference's own.
+# The parts of a run. Those that are named first are the reference's own.
 FACTORS = {
     "family": EVERY_FAMILY,
     "dtype": ("f32", "bf16", "f16"),

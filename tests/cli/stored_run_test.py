@@ -42,7 +42,7 @@ class StoredRun(CliTest):
         after = json.loads(self.expect_ok(self.resume("run", "--steps", 4)).stdout.splitlines()[-1])
         self.assertEqual(after["steps"], 4)
         self.assertAlmostEqual(after["val_loss"], LOSS_AFTER, delta=2e-5)
-        # What it began with were the stored weights and moments: from others it would end elsewhere.
+        # It began with the stored weights and moments: from others it would end elsewhere.
         self.assertLess(after["val_loss"], LOSS_BEFORE - .01)
         self.assertEqual(json.loads((self.dir / "run/checkpoints/best.json").read_text())["step"], 4)
 

@@ -65,7 +65,7 @@ class TcpBits(Processes):
             row = next(line for line in lines if line.strip().startswith("lo:"))
             planned = sum(r["sent_bytes_planned"] for r in json.loads(next(line for line in lines if line.startswith("{")))["ranks"])
             sent[n] = int(row.split()[1])
-        # What processes say before and after is in both.
+        # Words that processes say before and after are in both.
         on_wire = (sent[base + steps] - sent[base]) / steps
         self.assertGreaterEqual(on_wire, planned)
         self.assertLess(on_wire, 1.15 * planned)

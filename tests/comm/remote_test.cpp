@@ -148,7 +148,7 @@ TEST(Remote, BytesComeInRuns) {
   }));
 }
 
-// What happens to one of three is named by the others with what it did, within 5 seconds.
+// The fate of one of three is named by the others with what it did, within 5 seconds.
 TEST(Remote, WhoDiesOrStopsIsNamedWithItsCall) {
   for (const int sent : {SIGKILL, SIGSTOP}) {
     const auto start = std::chrono::steady_clock::now();

@@ -1,5 +1,6 @@
-// What another process sends (comm/wire.h), cut into frames and taken by a segment of four ranks in
-// two processes: nothing is written or read but what it holds, and what does not fit ends the run.
+// Bytes that another process sends (comm/wire.h), cut into frames and taken by a segment of four
+// ranks in two processes: nothing is written or read but what it holds, and what does not fit ends
+// the run.
 #include <poll.h>
 
 #include <atomic>

@@ -140,7 +140,8 @@ TEST(BackgroundSteps, ASumIsTwoHalves) {
   EXPECT_EQ(p.sent_bytes(mesh, at), 64 * 64 * 4);
 }
 
-// What others' terms are brought into is counted from the start to the end, and nobody else's.
+// The workspace that others' terms are brought into is counted from the start to the end, and
+// nobody else's.
 TEST(BackgroundSteps, TermsOfASumHaveAWorkspaceInBetween) {
   Plan p = planned(Kind::kSum);
   const size_t start = start_of(p), end = end_of(p);

@@ -52,7 +52,7 @@ class ByChance {
         if (is_able(r)) can.push_back(r);
       }
       if (!any) return;
-      // What two ranks have posted may come now, or later.
+      // A message that two ranks have posted may come now, or later.
       int n_brought = random_() % 2 == 0 ? bring_some() : 0;
       if (!can.empty()) step(can[random_() % can.size()]);
       if (can.empty()) n_brought += bring_all();

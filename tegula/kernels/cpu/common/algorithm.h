@@ -41,14 +41,15 @@ struct CollectiveJob {
   CollectiveKind kind = CollectiveKind::kBroadcast;
   int64_t n_ranks = 1, root = 0;
   int64_t n = 0;  // elements of the whole
-  // Of each rank's part; of all_to_all [from · n_ranks + to]. Empty: as equal as they can be.
+  // The sizes of each rank's part; of all_to_all [from · n_ranks + to]. Empty: as equal as they can
+  // be.
   std::span<const int64_t> sizes = {};
   int64_t segment = 1 << 14;  // elements that a chain passes on at once
 
   // Where the part of a rank begins in the whole; of n_ranks: its end.
   int64_t begin(int64_t rank) const;
   int64_t size(int64_t rank) const { return begin(rank + 1) - begin(rank); }
-  // Of an all_to_all: elements from one to another, and where they begin in the operand of the one,
+  // An all_to_all's elements from one to another, and where they begin in the operand of the one,
   // in the result of the other.
   int64_t size(int64_t from, int64_t to) const;
   int64_t in_operand(int64_t from, int64_t to) const;
@@ -114,7 +115,7 @@ std::string_view kind_name(CollectiveKind kind);
 // Does it do this job without adding on the way?
 bool is_exact(const AlgorithmDef& a, CollectiveKind kind);
 
-// Of 2^result ranks and fewer.
+// The least result of which 2^result ranks are as many or more.
 int64_t rounds_of_tree(int64_t n_ranks);
 
 }  // namespace tegula

@@ -8,7 +8,7 @@ namespace tegula::kernel {
 
 // The node's attribute "algorithm"; null: it has none.
 const AlgorithmDef* algorithm_of(const Attrs& attrs);
-// What a call's group does, in elements. Shares that are several runs are not served.
+// The work of a call's group, in elements. Shares that are several runs are not served.
 CollectiveJob job_of(CollectiveKind kind, const Attrs& attrs, const TensorRef& in,
                      const TensorRef& out, const Target& target);
 // Does an algorithm serve the call? `adds`: whether it is to be one that adds on the way.

@@ -12,8 +12,8 @@ using enum CollectiveKind;
 
 int64_t n_rounds(const CollectiveJob& job) { return job.kind == kAllReduce ? 2 : 1; }
 
-// Of all ranks' operands elements [at, at + n): the others' into the workspace, side by side, then
-// the sum of all.
+// Sums all ranks' operands' elements [at, at + n): the others' into the workspace, side by side,
+// then the sum of all.
 void sum_up(const CollectiveJob& job, int64_t rank, int64_t at, int64_t n, SpacePlace to,
             Round& out) {
   int64_t next = 0;

@@ -17,7 +17,7 @@ int64_t n_taken(const CollectiveJob& job, int64_t distance) {
   return std::min(distance, job.n_ranks - distance);
 }
 
-// Of the sums: what came in the steps before (the largest distance first) and its sum, in turns.
+// Sums hold what came in the steps before (the largest distance first) and its sum, in turns.
 struct Halving {
   const CollectiveJob& job;
   FromRoot ranks;

@@ -35,8 +35,8 @@ int64_t rounds(const CollectiveJob& job) {
   return std::max<int64_t>(1, rounds_of_tree(job.n_ranks));
 }
 
-// What a rank holds on the way to and from others: the parts of those after it, in their order from
-// the root on, in the workspace.
+// Parts that a rank holds on the way to and from others: the parts of those after it, in their
+// order from the root on, in the workspace.
 struct Held {
   const CollectiveJob& job;
   FromRoot ranks;
@@ -95,7 +95,7 @@ void gather(const CollectiveJob& job, int64_t rank, int64_t round, Round& out) {
         h.size(i));
 }
 
-// Of rank `number`: how often it has added in the rounds before.
+// Rank `number`: how often it has added in the rounds before.
 int64_t n_added(const CollectiveJob& job, int64_t number, int64_t round) {
   int64_t n = 0;
   for (int64_t k = 0; k < round; ++k) {

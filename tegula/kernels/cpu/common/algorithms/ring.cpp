@@ -39,7 +39,7 @@ void broadcast(const CollectiveJob& job, int64_t rank, int64_t round, Round& out
            {Space::kResult, at}, n);
 }
 
-// What came and its sum, each as long as the vector.
+// Room for what came and for its sum, each as long as the vector.
 void reduce(const CollectiveJob& job, int64_t rank, int64_t round, Round& out) {
   const FromRoot ranks{job.n_ranks, job.root};
   const int64_t number = ranks.number(rank), s = round - (job.n_ranks - 2 - number);
