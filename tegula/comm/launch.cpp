@@ -14,6 +14,7 @@
 #include <ctime>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/comm/greeting.h"
 #include "tegula/comm/join.h"
 #include "tegula/comm/watch.h"
@@ -28,12 +29,6 @@ constexpr long kLook_ns = 100'000'000;
 constexpr double kStopped_s = 2;  // a stop that is longer than this is for good
 constexpr double kGrace_s = 2;    // for the others to end by themselves
 constexpr uint32_t kManyBeats = 40;
-
-double now_s() {
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
 
 std::vector<std::string> command_line() {
   std::vector<std::string> words;
@@ -201,8 +196,8 @@ void Run::wait() {
     reap();
     look_at_stops();
     look_at_waits();
-    if (failed_at_ < 0 && segment_.failure()) failed_at_ = now_s();
-    if (failed_at_ >= 0 && now_s() > failed_at_ + kGrace_s)
+    if (failed_at_ < 0 && segment_.failure()) failed_at_ = steady_seconds();
+    if (failed_at_ >= 0 && steady_seconds() > failed_at_ + kGrace_s)
       for (const Process& p : all_)
         if (!p.has_ended) ::kill(p.pid, SIGKILL);
   }
@@ -214,7 +209,7 @@ void Run::reap() {
     int status = 0;
     while (!p.has_ended && ::waitpid(p.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == p.pid) {
       if (WIFSTOPPED(status)) {
-        p.stopped_at = now_s();
+        p.stopped_at = steady_seconds();
       } else if (WIFCONTINUED(status)) {
         p.stopped_at = -1;
       } else {
@@ -234,7 +229,7 @@ void Run::look_at_end(size_t i) {
   }
   // Its own fault is told in the segment; the first process says the rest itself.
   if (segment_.failure() || i == 0) {
-    if (failed_at_ < 0) failed_at_ = now_s();
+    if (failed_at_ < 0) failed_at_ = steady_seconds();
     return;
   }
   // Stopped by a signal like all.
@@ -245,7 +240,8 @@ void Run::look_at_end(size_t i) {
 void Run::look_at_stops() {
   for (size_t i = 0; i < all_.size(); ++i) {
     const Process& p = all_[i];
-    if (!p.has_ended && failed_at_ < 0 && p.stopped_at >= 0 && now_s() > p.stopped_at + kStopped_s)
+    if (!p.has_ended && failed_at_ < 0 && p.stopped_at >= 0 &&
+        steady_seconds() > p.stopped_at + kStopped_s)
       lose(i, cat(" has been stopped for ", kStopped_s, " seconds (SIGSTOP)"));
   }
 }
@@ -282,7 +278,7 @@ void Run::lose(size_t i, const std::string& how) {
   // A fault that it saw itself would come again.
   if (is_first) has_lost_one_ = WIFSIGNALED(p.status) || p.stopped_at >= 0;
   segment_.fail(-1, Error(Code::kDevice, message));
-  if (failed_at_ < 0) failed_at_ = now_s();
+  if (failed_at_ < 0) failed_at_ = steady_seconds();
   // A process that is stopped does not see that all end.
   if (p.stopped_at >= 0) ::kill(p.pid, SIGKILL);
 }

@@ -1,47 +1,23 @@
 #include "tegula/comm/mpi.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <cstdlib>
+#include "tegula/base/plugin.h"
 
 namespace tegula {
 
 namespace {
-constexpr const char* kLibrary = "libtegula_mpi.so";
-constexpr const char* kHowToBuild =
-    "install Open MPI (script/bootstrap --mpi) and build again, set TEGULA_MPI_PLUGIN to its path, "
-    "or leave out mpirun and give --processes";
-
-std::string path_of_plugin() {
-  if (const char* own = std::getenv("TEGULA_MPI_PLUGIN")) return own;
-  char path[4096];
-  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  std::string folder(path, n > 0 ? static_cast<size_t>(n) : 0);
-  folder.resize(std::min(folder.rfind('/'), folder.size()));
-  for (const char* where : {"/", "/../lib/"})
-    if (const std::string file = cat(folder, where, kLibrary); ::access(file.c_str(), R_OK) == 0)
-      return file;
-  return "";
-}
+constexpr PluginKind kKind = {
+    .name = "MPI",
+    .library = "libtegula_mpi.so",
+    .variable = "TEGULA_MPI_PLUGIN",
+    .entry = "tegula_mpi_plugin",
+    .how_to_build =
+        "install Open MPI (script/bootstrap --mpi) and build again, set "
+        "TEGULA_MPI_PLUGIN to its path, or leave out mpirun and give --processes",
+    .is_global = true};  // MPI's own parts look for its symbols
 
 Result<const MpiPlugin*> load() {
-  const std::string path = path_of_plugin();
-  if (path.empty())
-    return unsupported(cat("no MPI plug-in: ", kLibrary,
-                           " lies neither beside the program nor in ../lib: ", kHowToBuild));
-  // MPI's own parts look for its symbols.
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (!library)
-    return unsupported(cat("the MPI plug-in does not load: ", ::dlerror(), ": ", kHowToBuild));
-  const auto entry =
-      reinterpret_cast<const MpiPlugin* (*)()>(::dlsym(library, "tegula_mpi_plugin"));
-  if (!entry)
-    return unsupported(
-        cat(path, " is no MPI plug-in of tegula (it lacks tegula_mpi_plugin): ", kHowToBuild));
-  if (entry()->abi != kMpiAbi)
-    return unsupported(cat(path, " was built for another version of this program (interface ",
-                           entry()->abi, ", expected ", kMpiAbi, "): build both together"));
+  const auto entry = reinterpret_cast<const MpiPlugin* (*)()>(TEGULA_TRY(open_plugin(kKind)));
+  if (entry()->abi != kMpiAbi) return wrong_abi(kKind, entry()->abi, kMpiAbi);
   return entry();
 }
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/comm/watch.h"
 
 namespace tegula {
@@ -23,12 +24,6 @@ constexpr double kGrace_s = 2;             // for the others, and the launcher, 
 constexpr uint32_t kManyBeats = 60;        // of a wait: 3 seconds
 constexpr size_t kMostQueued = 1 << 20;    // of given bytes to one process
 constexpr uint64_t kMostText = 256 << 20;  // of what is exchanged
-
-double now_s() {
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
 
 // The words about a rank.
 struct Said {
@@ -283,7 +278,7 @@ bool Remote::tells_failure() const {
 }
 
 void Remote::State::run() {
-  for (Other& o : all) o.heard_s = now_s();
+  for (Other& o : all) o.heard_s = steady_seconds();
   do {
     send_all();
     give_all();
@@ -348,7 +343,7 @@ void Remote::State::give(int64_t to, Order& o) {
 }
 
 void Remote::State::take(int64_t from, const Frame::Head& head, const uint8_t* body) {
-  at(from).heard_s = now_s();
+  at(from).heard_s = steady_seconds();
   switch (head.kind) {
     case Frame::kAdd:
       return take_add(from, head, body);
@@ -488,7 +483,7 @@ void Remote::State::take_state(int64_t from, const Frame::Head& head, const uint
 void Remote::State::lost(int64_t process, const std::string& why) {
   Other& o = at(process);
   o.why_lost = why;
-  o.lost_s = now_s();
+  o.lost_s = steady_seconds();
   o.is_lost = 1;
 }
 
@@ -496,7 +491,7 @@ void Remote::State::lost(int64_t process, const std::string& why) {
 void Remote::State::say() {
   const auto failed = segment.failure();
   if (failed && !has_told_failure) {
-    has_told_failure = true, failed_s = now_s();
+    has_told_failure = true, failed_s = steady_seconds();
     const std::string& text = failed->error.message;
     put_to_all(
         Frame(Frame::kFail,
@@ -506,8 +501,8 @@ void Remote::State::say() {
     said_s = 0;
   }
   // Nobody watches who has said goodbye.
-  if (now_s() < said_s + kSay_s || at(segment.process()).has_said_bye) return;
-  said_s = now_s();
+  if (steady_seconds() < said_s + kSay_s || at(segment.process()).has_said_bye) return;
+  said_s = steady_seconds();
   std::vector<uint8_t> body(sizeof(Home) + static_cast<size_t>(segment.n_own()) * sizeof(Said));
   std::memcpy(body.data(), &home, sizeof home);
   for (int64_t i = 0; i < segment.n_own(); ++i) {
@@ -530,7 +525,7 @@ void Remote::State::lose(int64_t process, const std::string& how) {
 }
 
 void Remote::State::look() {
-  const double now = now_s();
+  const double now = steady_seconds();
   // Whoever was stopped itself cannot say how long others were silent.
   if (looked_s > 0 && now > looked_s + 1)
     for (Other& o : all) o.heard_s = now;
@@ -575,10 +570,11 @@ bool Remote::State::is_over() {
       is_waited_for |= !is_gone(p) || (wire->queued_bytes(p) > 0 && at(p).lost_s < 0);
   if (failed_s < 0) return !is_waited_for;
   // Who tells why has told it before it closes; the others leave it the time.
-  if (segment.has_launcher()) return now_s() > failed_s + 0.2;
+  if (segment.has_launcher()) return steady_seconds() > failed_s + 0.2;
   bool tells = true;
   for (int64_t p = 0; p < segment.process(); ++p) tells &= at(p).is_lost != 0;
-  return !is_waited_for || (tells ? now_s() > failed_s + 0.2 : now_s() > failed_s + kGrace_s);
+  return !is_waited_for ||
+         (tells ? steady_seconds() > failed_s + 0.2 : steady_seconds() > failed_s + kGrace_s);
 }
 
 // Who is stopped does not see that all end.

@@ -15,6 +15,7 @@
 #include <deque>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/comm/greeting.h"
 
 namespace tegula {
@@ -23,12 +24,6 @@ namespace {
 
 constexpr double kGreeting_s = 3;  // for what a process says at once
 constexpr size_t kMostAddress = 256;
-
-double now_s() {
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
 
 void pause_ms(long ms) {
   const timespec t{0, ms * 1'000'000};
@@ -115,7 +110,7 @@ bool hear(int fd, void* data, size_t bytes, double until_s) {
   auto* p = static_cast<uint8_t*>(data);
   while (bytes > 0) {
     pollfd poll{fd, POLLIN, 0};
-    const double left = until_s - now_s();
+    const double left = until_s - steady_seconds();
     if (left <= 0) return false;
     const int ready = ::poll(&poll, 1, static_cast<int>(left * 1e3) + 1);
     if (ready < 0 && errno != EINTR) return false;
@@ -186,7 +181,7 @@ class TcpWire final : public Wire {
 Result<TcpWire::Other> TcpWire::greet(Socket socket, const std::string& where, int64_t expected,
                                       bool& has_key) {
   has_key = false;
-  const double until_s = now_s() + kGreeting_s;
+  const double until_s = steady_seconds() + kGreeting_s;
   const Greeting own = greeting_of(how_.n_processes, how_.process, how_.listener.port());
   Greeting other;
   if (!say(socket.fd, &own, sizeof own) || !hear(socket.fd, &other, sizeof other, until_s))
@@ -222,7 +217,7 @@ Result<Socket> TcpWire::reach(const std::string& address) {
     });
     if (fd >= 0) return Socket(fd);
     pause_ms(50);
-  } while (now_s() < until_s_);
+  } while (steady_seconds() < until_s_);
   return io_error(cat("process ", how_.process, " cannot reach ", address, " (", why, ") within ",
                       how_.patience_s, " seconds: is the first process there, does a firewall ",
                       "stand between, is TEGULA_COMM_ADDRESS (--address) an address of its host?"));
@@ -247,7 +242,7 @@ void TcpWire::keep(int64_t process, Other other) {
 // are waited for; one that has the key and is of another build ends the run.
 Status TcpWire::accept_all(int64_t first) {
   while (!missing(first).empty()) {
-    const double left = until_s_ - now_s();
+    const double left = until_s_ - steady_seconds();
     pollfd poll{how_.listener.fd(), POLLIN, 0};
     if (left <= 0)
       return io_error(cat("process ", how_.process, " waits at ", how_.listener.address(), " for ",
@@ -309,7 +304,7 @@ Status TcpWire::meet_first() {
 Status TcpWire::meet() {
   all_.resize(static_cast<size_t>(how_.n_processes));
   addresses_.resize(all_.size());
-  until_s_ = now_s() + how_.patience_s;
+  until_s_ = steady_seconds() + how_.patience_s;
   if (how_.process == 0) {
     if (how_.listener.fd() < 0) how_.listener = TEGULA_TRY(Listener::at(how_.address));
     TEGULA_TRY(accept_all(1));

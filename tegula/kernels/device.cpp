@@ -1,50 +1,21 @@
 #include "tegula/kernels/device.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <cstdlib>
+#include "tegula/base/plugin.h"
 
 namespace tegula {
 
 namespace {
-constexpr const char* kLibrary = "libtegula_cuda.so";
-constexpr const char* kHowToBuild =
-    "build it with script/build --cuda, or set TEGULA_CUDA_PLUGIN to its path";
-
-std::string folder_of_program() {
-  char path[4096];
-  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  const std::string_view text(path, n > 0 ? static_cast<size_t>(n) : 0);
-  return std::string(text.substr(0, text.rfind('/')));
-}
-
-std::string path_of_plugin() {
-  if (const char* own = std::getenv("TEGULA_CUDA_PLUGIN")) return own;
-  const std::string folder = folder_of_program();
-  for (const char* where : {"/", "/../lib/"})
-    if (const std::string path = cat(folder, where, kLibrary); ::access(path.c_str(), R_OK) == 0)
-      return path;
-  return "";
-}
+constexpr PluginKind kKind = {
+    .name = "CUDA",
+    .library = "libtegula_cuda.so",
+    .variable = "TEGULA_CUDA_PLUGIN",
+    .entry = "tegula_device_plugin",
+    .how_to_build = "build it with script/build --cuda, or set TEGULA_CUDA_PLUGIN to its path"};
 
 Result<const DevicePlugin*> load() {
-  const std::string path = path_of_plugin();
-  if (path.empty())
-    return unsupported(cat("no CUDA plug-in: ", kLibrary,
-                           " lies neither beside the program nor in ", "../lib; ", kHowToBuild));
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr)
-    return unsupported(cat("the CUDA plug-in does not load: ", dlerror(), "; ", kHowToBuild));
-  const auto entry =
-      reinterpret_cast<const DevicePlugin* (*)()>(dlsym(library, "tegula_device_plugin"));
-  if (entry == nullptr)
-    return unsupported(
-        cat(path, " is not a plug-in of Tegula: it lacks tegula_device_plugin; ", kHowToBuild));
+  const auto entry = reinterpret_cast<const DevicePlugin* (*)()>(TEGULA_TRY(open_plugin(kKind)));
   const DevicePlugin* plugin = entry();
-  if (plugin->abi != kDeviceAbi)
-    return unsupported(cat(path, " was built for another version of this program (interface ",
-                           plugin->abi, ", expected ", kDeviceAbi, "): build both together"));
+  if (plugin->abi != kDeviceAbi) return wrong_abi(kKind, plugin->abi, kDeviceAbi);
   return plugin;
 }
 }  // namespace

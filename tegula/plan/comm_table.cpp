@@ -4,16 +4,15 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
-#include "tegula/io/file.h"
-#include "tegula/io/json.h"
-#include "tegula/io/sha256.h"
+#include "tegula/io/machine_file.h"
 
 namespace tegula {
 
 namespace {
 
-constexpr std::string_view kFormat = "tegula.comm";
-constexpr int64_t kVersion = 1;
+constexpr MachineFile kFile = {.format = "tegula.comm",
+                               .what = "table of collectives",
+                               .remedy = "remove it, and measure anew with `tegula bench comm`"};
 
 bool read_row(const Json& j, CommRow& r) {
   const auto text = [&](std::string_view key, std::string& to) {
@@ -56,7 +55,7 @@ std::string_view CommTable::choose(std::string_view op, int64_t ranks, int64_t b
 }
 
 std::string CommTable::path(const std::string& directory) const {
-  return join_path(directory, cat("comm-", sha256_hex(machine_).substr(0, 16), ".json"));
+  return machine_file_path(directory, "comm", machine_);
 }
 
 Status CommTable::save(const std::string& directory) const {
@@ -74,42 +73,23 @@ Status CommTable::save(const std::string& directory) const {
   Json body = Json::object(
       {{"rows", std::move(list)},
        {"link", Json::object({{"alpha_s", link_s}, {"bytes_per_s", link_bytes_per_s}})}});
-  const std::string hash = sha256_hex(body.dump());
-  Json file = Json::object();
-  file.set("format", kFormat), file.set("version", kVersion), file.set("machine", machine_);
-  file.set("sha256", hash), file.set("body", std::move(body));
-  TEGULA_TRY(make_directories(directory));
-  return replace_file(path(directory), file.dump(1) + "\n");
+  return kFile.save(path(directory), machine_, std::move(body));
 }
 
 Status CommTable::load(const std::string& directory) {
   const std::string file_path = path(directory);
-  const std::string text = TEGULA_TRY(read_file(file_path));
-  const Json file = TEGULA_TRY(Json::parse(text, file_path));
-  const auto refuse = [&](std::string_view why) {
-    return invalid_argument(
-        cat(file_path, ": ", why, "; remove it, and measure anew with `tegula bench comm`"));
-  };
-  const auto is = [&](std::string_view key, const Json& value) {
-    const Json* have = file.find(key);
-    return have && *have == value;
-  };
-  const Json* body = file.find("body");
-  if (!is("format", Json(kFormat)) || !body) return refuse("this is no table of collectives");
-  if (!is("version", Json(kVersion))) return refuse("it has another version than this build's");
-  if (!is("machine", Json(machine_))) return refuse("it is of another machine");
-  if (!is("sha256", Json(sha256_hex(body->dump())))) return refuse("its text was altered");
-  const Json *list = body->find("rows"), *link = body->find("link");
+  const Json body = TEGULA_TRY(kFile.load(file_path, machine_));
+  const Error malformed = kFile.refuse(file_path, "an entry is malformed");
+  const Json *list = body.find("rows"), *link = body.find("link");
   const auto* all = list ? list->as<Json::Array>() : nullptr;
   const Json* alpha = link ? link->find("alpha_s") : nullptr;
   const Json* rate = link ? link->find("bytes_per_s") : nullptr;
-  if (!all || !alpha || !rate) return refuse("an entry is malformed");
+  if (!all || !alpha || !rate) return malformed;
   CommTable found(machine_);
   found.link_s = alpha->number(-1), found.link_bytes_per_s = rate->number(-1);
-  if (!(found.link_s >= 0) || !(found.link_bytes_per_s >= 0))
-    return refuse("an entry is malformed");
+  if (!(found.link_s >= 0) || !(found.link_bytes_per_s >= 0)) return malformed;
   for (const Json& j : *all)
-    if (!read_row(j, found.rows.emplace_back())) return refuse("an entry is malformed");
+    if (!read_row(j, found.rows.emplace_back())) return malformed;
   *this = std::move(found);
   return {};
 }

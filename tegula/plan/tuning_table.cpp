@@ -1,15 +1,16 @@
 #include "tegula/plan/tuning_table.h"
 
 #include "tegula/io/file.h"
-#include "tegula/io/json.h"
-#include "tegula/io/sha256.h"
+#include "tegula/io/machine_file.h"
 
 namespace tegula {
 
 namespace {
 
-constexpr std::string_view kFormat = "tegula.tunings";
-constexpr int64_t kVersion = 1;
+constexpr MachineFile kFile = {.format = "tegula.tunings",
+                               .what = "table of tunings",
+                               .remedy = "it is ignored and will be replaced",
+                               .body = "calls"};
 
 std::string to_text(const AttrValue& value) {
   std::string out;
@@ -84,32 +85,20 @@ std::string tuning_key(const KernelDef& kernel, const KernelQuery& query) {
 TuningTable::TuningTable(const std::string& directory, std::string machine)
     : machine_(std::move(machine)) {
   if (directory.empty()) return;
-  path_ = join_path(directory, cat("tunings-", sha256_hex(machine_).substr(0, 16), ".json"));
+  path_ = machine_file_path(directory, "tunings", machine_);
   if (!path_exists(path_)) return;
   if (const Status st = read(calls_); !st.ok()) warning_ = st.error().message;
 }
 
 Status TuningTable::read(std::map<std::string, TunedCall>& calls) const {
-  const std::string text = TEGULA_TRY(read_file(path_));
-  const Json file = TEGULA_TRY(Json::parse(text, path_));
-  const auto is = [&](std::string_view key, const Json& value) {
-    const Json* have = file.find(key);
-    return have && *have == value;
-  };
-  const auto refuse = [&](std::string_view why) {
-    return invalid_argument(cat(path_, ": ", why, "; it is ignored and will be replaced"));
-  };
-  const Json* body = file.find("calls");
-  const auto* list = body ? body->as<Json::Array>() : nullptr;
-  if (!is("format", Json(kFormat)) || !list) return refuse("this is no table of tunings");
-  if (!is("version", Json(kVersion))) return refuse("it has another version than this build's");
-  if (!is("machine", Json(machine_))) return refuse("it is of another machine");
-  if (!is("sha256", Json(sha256_hex(body->dump())))) return refuse("its text was altered");
+  const Json body = TEGULA_TRY(kFile.load(path_, machine_));
+  const auto* list = body.as<Json::Array>();
+  if (!list) return kFile.refuse(path_, "this is no table of tunings");
   std::map<std::string, TunedCall> found;
   for (const Json& j : *list) {
     std::string key;
     TunedCall call;
-    if (!from_json(j, key, call)) return refuse("an entry is malformed");
+    if (!from_json(j, key, call)) return kFile.refuse(path_, "an entry is malformed");
     found[key] = call;
   }
   calls = std::move(found);
@@ -130,13 +119,7 @@ Status TuningTable::save() {
   if (path_exists(path_) && read(others).ok()) calls_.merge(others);
   Json::Array list;
   for (const auto& [key, call] : calls_) list.emplace_back(to_json(key, call));
-  Json body(std::move(list));
-  const std::string hash = sha256_hex(body.dump());
-  Json file = Json::object();
-  file.set("format", kFormat), file.set("version", kVersion), file.set("machine", machine_);
-  file.set("sha256", hash), file.set("calls", std::move(body));
-  TEGULA_TRY(make_directories(parent_path(path_)));
-  return replace_file(path_, file.dump(1) + "\n");
+  return kFile.save(path_, machine_, Json(std::move(list)));
 }
 
 }  // namespace tegula

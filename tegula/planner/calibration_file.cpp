@@ -1,17 +1,17 @@
 // Calibrations on disk: one file of a machine, written whole and renamed.
 
 #include "tegula/base/algorithm.h"
-#include "tegula/io/file.h"
-#include "tegula/io/json.h"
-#include "tegula/io/sha256.h"
+#include "tegula/io/machine_file.h"
 #include "tegula/planner/calibration.h"
 
 namespace tegula::planner {
 
 namespace {
 
-constexpr std::string_view kFormat = "tegula.calibration";
-constexpr int64_t kVersion = 2;
+constexpr MachineFile kFile = {.format = "tegula.calibration",
+                               .version = 2,
+                               .what = "calibration",
+                               .remedy = "remove it to measure anew"};
 
 Json numbers(const std::vector<double>& all) {
   Json::Array list;
@@ -46,7 +46,7 @@ bool read(const Json& j, size_t n_graphs, MeasuredCall& c) {
 }  // namespace
 
 std::string Calibration::path(const std::string& directory) const {
-  return join_path(directory, cat("calibration-", sha256_hex(machine_).substr(0, 16), ".json"));
+  return machine_file_path(directory, "calibration", machine_);
 }
 
 Status Calibration::save(const std::string& directory) const {
@@ -64,43 +64,26 @@ Status Calibration::save(const std::string& directory) const {
   Json body = Json::object();
   body.set("sets", std::move(sets)), body.set("graphs_s", numbers(wholes_));
   body.set("calls", std::move(calls));
-  const std::string hash = sha256_hex(body.dump());
-  Json file = Json::object();
-  file.set("format", kFormat), file.set("version", kVersion), file.set("machine", machine_);
-  file.set("sha256", hash), file.set("body", std::move(body));
-  TEGULA_TRY(make_directories(directory));
-  return replace_file(path(directory), file.dump(1) + "\n");
+  return kFile.save(path(directory), machine_, std::move(body));
 }
 
 Status Calibration::load(const std::string& directory) {
   const std::string file_path = path(directory);
-  const std::string text = TEGULA_TRY(read_file(file_path));
-  const Json file = TEGULA_TRY(Json::parse(text, file_path));
-  const auto refuse = [&](std::string_view why) {
-    return invalid_argument(cat(file_path, ": ", why, "; remove it to measure anew"));
-  };
-  const auto is = [&](std::string_view key, const Json& value) {
-    const Json* have = file.find(key);
-    return have && *have == value;
-  };
-  const Json* body = file.find("body");
-  if (!is("format", Json(kFormat)) || !body) return refuse("this is no calibration");
-  if (!is("version", Json(kVersion))) return refuse("it has another version than this build's");
-  if (!is("machine", Json(machine_))) return refuse("it is of another machine");
-  if (!is("sha256", Json(sha256_hex(body->dump())))) return refuse("its text was altered");
-  const Json *sets = body->find("sets"), *calls = body->find("calls");
+  const Json body = TEGULA_TRY(kFile.load(file_path, machine_));
+  const Error malformed = kFile.refuse(file_path, "an entry is malformed");
+  const Json *sets = body.find("sets"), *calls = body.find("calls");
   const auto* names = sets ? sets->as<Json::Array>() : nullptr;
   const auto* list = calls ? calls->as<Json::Array>() : nullptr;
   Calibration found(machine_);
   const auto is_time = [](double s) { return s > 0; };
-  if (!names || !list || !read(body->find("graphs_s"), found.wholes_) ||
+  if (!names || !list || !read(body.find("graphs_s"), found.wholes_) ||
       !std::all_of(found.wholes_.begin(), found.wholes_.end(), is_time))
-    return refuse("an entry is malformed");
+    return malformed;
   for (const Json& j : *names)
     if (const auto* name = j.as<std::string>()) found.sets_.push_back(*name);
   for (const Json& j : *list) {
     MeasuredCall c;
-    if (!read(j, found.wholes_.size(), c)) return refuse("an entry is malformed");
+    if (!read(j, found.wholes_.size(), c)) return malformed;
     found.calls_.push_back(std::move(c));
   }
   *this = std::move(found);

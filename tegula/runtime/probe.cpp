@@ -14,6 +14,7 @@
 #endif
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/base/memory.h"
 #include "tegula/base/round.h"
 #include "tegula/io/file.h"
@@ -38,19 +39,11 @@ void burst(int64_t* flops) {
   kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 1000 : 30000, flops});
 }
 
-double clock_seconds(clockid_t clock) {
-  timespec t{};
-  clock_gettime(clock, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 }  // namespace
 
 double kernel_seconds(const ThreadPool& pool) {
   return clock_seconds(pool.n_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
 }
-
-double steady_seconds() { return clock_seconds(CLOCK_MONOTONIC); }
 
 double probe_flops(ThreadPool& pool) {
   constexpr int kBursts = 8;

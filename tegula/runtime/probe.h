@@ -33,8 +33,6 @@ std::string machine_name();
 // The clock for timing kernels: of one thread its own CPU time, so that what others take on a
 // shared machine does not count; of several the wall's.
 double kernel_seconds(const ThreadPool& pool);
-// By the machine's steady clock, which all its processes share.
-double steady_seconds();
 
 // f32 multiply-adds per second, times two, of all threads of the pool at once: of each the best of
 // some bursts of 0.1 ms by its own CPU time, so that others' work does not lower it.

@@ -1,5 +1,6 @@
 #include "tegula/runtime/session.h"
 
+#include "tegula/base/clock.h"
 #include "tegula/base/denormals.h"
 #include "tegula/base/saturating.h"
 #include "tegula/ir/reference.h"

@@ -3,18 +3,8 @@
 
 namespace tegula::kernel {
 
-using By = Rounds<CollectiveKind::kAllGather>;
-
-extern constinit const KernelDef all_gather_rounds = {
-    .name = "all_gather_rounds",
-    .op = "all_gather",
-    .order = "exact",
-    .doc = "parts go round by round, as a ring or in doubled distances",
-    .priority = 1,
-    .supports = By::supports,
-    .workspace_bytes = By::workspace,
-    .launch = By::launch,
-    .moves = &By::kMoves,
-};
+extern constinit const KernelDef all_gather_rounds = rounds_kernel<CollectiveKind::kAllGather>(
+    "all_gather_rounds", "all_gather", "exact",
+    "parts go round by round, as a ring or in doubled distances");
 
 }  // namespace tegula::kernel

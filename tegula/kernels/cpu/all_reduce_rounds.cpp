@@ -3,18 +3,8 @@
 
 namespace tegula::kernel {
 
-using By = Rounds<CollectiveKind::kAllReduce>;
-
-extern constinit const KernelDef all_reduce_rounds = {
-    .name = "all_reduce_rounds",
-    .op = "all_reduce",
-    .order = "on_the_way",
-    .doc = "sums grow round by round, then go round by round",
-    .priority = 1,
-    .supports = By::supports,
-    .workspace_bytes = By::workspace,
-    .launch = By::launch,
-    .moves = &By::kMoves,
-};
+extern constinit const KernelDef all_reduce_rounds =
+    rounds_kernel<CollectiveKind::kAllReduce>("all_reduce_rounds", "all_reduce", "on_the_way",
+                                              "sums grow round by round, then go round by round");
 
 }  // namespace tegula::kernel

@@ -3,18 +3,8 @@
 
 namespace tegula::kernel {
 
-using By = Rounds<CollectiveKind::kAllToAll>;
-
-extern constinit const KernelDef all_to_all_rounds = {
-    .name = "all_to_all_rounds",
-    .op = "all_to_all",
-    .order = "exact",
-    .doc = "parts go round by round, in pairs or in doubled distances",
-    .priority = 1,
-    .supports = By::supports,
-    .workspace_bytes = By::workspace,
-    .launch = By::launch,
-    .moves = &By::kMoves,
-};
+extern constinit const KernelDef all_to_all_rounds = rounds_kernel<CollectiveKind::kAllToAll>(
+    "all_to_all_rounds", "all_to_all", "exact",
+    "parts go round by round, in pairs or in doubled distances");
 
 }  // namespace tegula::kernel

@@ -3,18 +3,8 @@
 
 namespace tegula::kernel {
 
-using By = Rounds<CollectiveKind::kBroadcast>;
-
-extern constinit const KernelDef broadcast_from_rounds = {
-    .name = "broadcast_from_rounds",
-    .op = "broadcast_from",
-    .order = "exact",
-    .doc = "what the root has goes round by round, as a tree or a chain",
-    .priority = 1,
-    .supports = By::supports,
-    .workspace_bytes = By::workspace,
-    .launch = By::launch,
-    .moves = &By::kMoves,
-};
+extern constinit const KernelDef broadcast_from_rounds = rounds_kernel<CollectiveKind::kBroadcast>(
+    "broadcast_from_rounds", "broadcast_from", "exact",
+    "what the root has goes round by round, as a tree or a chain");
 
 }  // namespace tegula::kernel

@@ -3,18 +3,8 @@
 
 namespace tegula::kernel {
 
-using By = Rounds<CollectiveKind::kReduce>;
-
-extern constinit const KernelDef reduce_to_rounds = {
-    .name = "reduce_to_rounds",
-    .op = "reduce_to",
-    .order = "on_the_way",
-    .doc = "sums grow round by round, on the way to the root",
-    .priority = 1,
-    .supports = By::supports,
-    .workspace_bytes = By::workspace,
-    .launch = By::launch,
-    .moves = &By::kMoves,
-};
+extern constinit const KernelDef reduce_to_rounds =
+    rounds_kernel<CollectiveKind::kReduce>("reduce_to_rounds", "reduce_to", "on_the_way",
+                                           "sums grow round by round, on the way to the root");
 
 }  // namespace tegula::kernel

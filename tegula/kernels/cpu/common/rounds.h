@@ -36,4 +36,20 @@ struct Rounds {
   }
 };
 
+// The descriptor of kernel `name`.
+template <CollectiveKind kind>
+constexpr KernelDef rounds_kernel(std::string_view name, std::string_view op,
+                                  std::string_view order, std::string_view doc) {
+  using By = Rounds<kind>;
+  return {.name = name,
+          .op = op,
+          .order = order,
+          .doc = doc,
+          .priority = 1,
+          .supports = By::supports,
+          .workspace_bytes = By::workspace,
+          .launch = By::launch,
+          .moves = &By::kMoves};
+}
+
 }  // namespace tegula::kernel
