@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What the planner says of training steps that were executed on H200 (bench/results/layouts), beside what they took.
 
-Nothing is fitted to a step: constants come from single kernels and messages. Rows are in two halves; `unseen` is read
-when a change is done.
+Constants come from single kernels and messages; the planner's laws were chosen with the `seen` half in view. The other
+half is read when a change is done.
 
     bench/planner_layouts.py [--half seen|unseen] [--rows]   errors by set; with --rows a line each
 """

@@ -30,7 +30,7 @@ Result<Engine> engine_of(std::string_view transport, const std::optional<World>&
 // The segment of this process, which has met the others. size.is_apart.
 Result<std::unique_ptr<Segment>> join(const World& world, Engine engine, const Segment::Size& size);
 
-// Over TCP, by those two variables, which are then gone. The listener is the first process's, if
+// Over TCP, by those two variables; the key's is then gone. The listener is the first process's, if
 // somebody has opened it.
 Status meet_apart(Segment& segment, Listener listener);
 

@@ -129,6 +129,12 @@ struct Remote::State final : Wire::Sink {
       if (p != segment.process()) put(p, frame);
   }
   Other& at(int64_t process) { return all[static_cast<size_t>(process)]; }
+  // All processes of lower numbers: then this one speaks.
+  bool are_lost_before() const {
+    for (int64_t p = 0; p < segment.process(); ++p)
+      if (all[static_cast<size_t>(p)].is_lost == 0) return false;
+    return true;
+  }
   bool is_gone(int64_t process) const {
     const Other& o = all[static_cast<size_t>(process)];
     return o.has_said_bye || o.is_lost != 0;
@@ -176,7 +182,9 @@ Status Remote::start(Result<std::unique_ptr<Wire>> (*open)(void* context), void*
   return opened;
 }
 
-Remote::~Remote() {
+Remote::~Remote() { close(); }
+
+void Remote::close() {
   State& s = *state_;
   if (!s.thread.joinable()) return;
   {
@@ -189,7 +197,10 @@ Remote::~Remote() {
 
 void Remote::wake() { state_->alarm.ring(); }
 int64_t Remote::wire_bytes() const { return state_->wire_bytes; }
-Wire::Sink& Remote::sink() { return *state_; }
+void Remote::send(int64_t to, Frame frame) {
+  state_->put(to, std::move(frame));
+  wake();
+}
 
 void Remote::add(Tally& tally, const std::vector<int64_t>& group, size_t index, const void* shown,
                  int64_t bytes) {
@@ -271,11 +282,7 @@ void Remote::forget() {
 
 void Remote::end_with(int exit_code) { state_->exit_code = exit_code; }
 
-bool Remote::tells_failure() const {
-  for (int64_t p = 0; p < segment_.process(); ++p)
-    if (state_->at(p).is_lost == 0) return false;
-  return !segment_.has_launcher();
-}
+bool Remote::tells_failure() const { return state_->are_lost_before() && !segment_.has_launcher(); }
 
 void Remote::State::run() {
   for (Other& o : all) o.heard_s = steady_seconds();
@@ -451,10 +458,14 @@ void Remote::State::take_text(int64_t from, const Frame::Head& head, const uint8
     return refuse(from, cat("it says ", head.bytes, " bytes of a text of ", left));
   o.text.append(reinterpret_cast<const char*>(body), head.bytes);
   if (head.bytes < left) return;
+  bool is_one_too_many = false;
   {
     const std::lock_guard lock(mutex);
-    o.texts.push_back(std::move(o.text));
+    // A process says its third only when it has had our second.
+    is_one_too_many = o.texts.size() >= 2;
+    if (!is_one_too_many) o.texts.push_back(std::move(o.text));
   }
+  if (is_one_too_many) return refuse(from, "it says a third text before two were read");
   o.text.clear();
   o.n_texts.add_one(1);
 }
@@ -571,8 +582,7 @@ bool Remote::State::is_over() {
   if (failed_s < 0) return !is_waited_for;
   // Who tells why has told it before it closes; the others leave it the time.
   if (segment.has_launcher()) return steady_seconds() > failed_s + 0.2;
-  bool tells = true;
-  for (int64_t p = 0; p < segment.process(); ++p) tells &= at(p).is_lost != 0;
+  const bool tells = are_lost_before();
   return !is_waited_for ||
          (tells ? steady_seconds() > failed_s + 0.2 : steady_seconds() > failed_s + kGrace_s);
 }

@@ -22,11 +22,13 @@ namespace tegula {
 class Remote final : public Reach {
  public:
   explicit Remote(Segment& segment);
-  // Says goodbye, and waits until all have.
   ~Remote() override;
   Remote(const Remote&) = delete;
   Remote& operator=(const Remote&) = delete;
 
+  // Says goodbye, and waits until all have; done once. Its thread still reads the segment
+  // meanwhile.
+  void close();
   // Segment::connect.
   Status start(Result<std::unique_ptr<Wire>> (*open)(void* context), void* context);
   // Segment::add and Segment::exchange.
@@ -45,8 +47,8 @@ class Remote final : public Reach {
   void end_with(int exit_code);
   // All that was sent, whatever for.
   int64_t wire_bytes() const;
-  // Takes what arrives, as the wire's thread hands it over; for tests.
-  Wire::Sink& sink();
+  // Sends a frame of the caller's; for tests.
+  void send(int64_t to, Frame frame);
 
  private:
   struct State;

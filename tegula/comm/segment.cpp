@@ -199,6 +199,7 @@ std::unique_ptr<Segment> Segment::of_threads(int64_t n_ranks, int64_t flow_bytes
 }
 
 Segment::~Segment() {
+  if (remote_) remote_->close();  // its thread still reads remote_
   remote_.reset();
   if (base_) ::munmap(base_, static_cast<size_t>(mapped_bytes_));
   if (fd_ >= 0) ::close(fd_);

@@ -95,7 +95,7 @@ int try_each(const std::string& address, int flags, std::string& why, F fn) {
   return fd;
 }
 
-// All of it within the time; false: closed, failed or too late.
+// All of it; false: closed or failed.
 bool say(int fd, const void* data, size_t bytes) {
   const auto* p = static_cast<const uint8_t*>(data);
   while (bytes > 0) {
@@ -181,12 +181,13 @@ class TcpWire final : public Wire {
 Result<TcpWire::Other> TcpWire::greet(Socket socket, const std::string& where, int64_t expected,
                                       bool& has_key) {
   has_key = false;
-  const double until_s = steady_seconds() + kGreeting_s;
   const Greeting own = greeting_of(how_.n_processes, how_.process, how_.listener.port());
+  // Who connects may stand behind others that say nothing; who accepts holds them up.
+  const double until_s = expected >= 0 ? until_s_ : steady_seconds() + kGreeting_s;
   Greeting other;
   if (!say(socket.fd, &own, sizeof own) || !hear(socket.fd, &other, sizeof other, until_s))
-    return io_error(cat("whoever is at ", where, " closed the connection or said nothing for ",
-                        kGreeting_s, " seconds: is it a process of this run?"));
+    return io_error(cat("whoever is at ", where, " closed the connection or said nothing in ",
+                        "time: is it a process of this run?"));
   TEGULA_TRY(check_version(other, where));
   const Proof mine = proof_of(how_.key, own, other), expect = proof_of(how_.key, other, own);
   Proof its{};
@@ -302,6 +303,7 @@ Status TcpWire::meet_first() {
 }
 
 Status TcpWire::meet() {
+  TEGULA_TRY(check_address(how_.address));
   all_.resize(static_cast<size_t>(how_.n_processes));
   addresses_.resize(all_.size());
   until_s_ = steady_seconds() + how_.patience_s;

@@ -255,8 +255,7 @@ Status Planner::plan_fused(Step& step, const Node& n) {
 
 // A collective of the foreground by the algorithm that was measured to be best.
 Status Planner::add_collective(const Node& n) {
-  const Type& type = f_.input_types(n)[0];
-  const int64_t bytes = std::max(type.bytes(), f_.output_types(n)[0].bytes());
+  const int64_t bytes = std::max(f_.input_types(n)[0].bytes(), f_.output_types(n)[0].bytes());
   const std::string_view how =
       options_.comm->choose(n.op->name, n.attrs.i("ranks"), bytes, options_.adds_on_the_way);
   if (how.empty() || how == "direct") return add_step(n);

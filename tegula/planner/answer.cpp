@@ -25,6 +25,11 @@ Status set_job(const Question& q, Answer& a) {
   job.framework = TEGULA_TRY(find_framework(q.framework));
   const bool is_own = !job.framework || job.framework->name == "tegula";
   const bool can_be = is_own && !model.family.empty() && job.flash && !model.has_dropout;
+  const bool has_whole = job.framework && job.framework->logit_bytes > 0;
+  if (job.loss && *job.loss != Loss::kFused && !has_whole)
+    return invalid_argument(cat("--fix loss=", *job.loss == Loss::kWhole ? "whole" : "chunked",
+                                ": the loss here never holds all logits; give a --framework whose "
+                                "does, megatron or torch"));
   job.is_built = q.built || (q.prefers_built && can_be);
   job.optimizer = TEGULA_TRY(parse_optimizer(q.optimizer));
   if (q.built && !is_own)
@@ -159,11 +164,13 @@ Status search_with_idle(const Question& q, Answer& a) {
     a.found = TEGULA_TRY(std::move(all));
     return {};
   }
+  std::string batches = sequences >= n ? cat(sequences / n * n, " or ") : std::string();
+  batches += cat((sequences / n + 1) * n, " sequences (", (sequences / n + 1) * n * a.job.seqlen,
+                 " tokens)");
   a.notes.push_back(cat(n - fewer, " of ", n, " devices are left idle: ", fewer,
                         all.ok() && !all->best.empty() ? " are faster" : " are what divides",
-                        "; steps of ", std::max<int64_t>(1, sequences / n) * n, " or ",
-                        (sequences / n + 1) * n, " sequences (",
-                        (sequences / n + 1) * n * a.job.seqlen, " tokens) use all"));
+                        "; steps of ", batches, " use all"));
+  a.n_idle = n - fewer;
   a.cluster = some, a.job = job, a.found = std::move(*found);
   return {};
 }

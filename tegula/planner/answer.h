@@ -55,6 +55,7 @@ struct Answer {
   Job job;
   Pins pins;
   std::optional<ClusterSpec> cluster;
+  int64_t n_idle = 0;  // devices beside those of `cluster` that nothing runs on, and that cost
   SearchResult found;
   std::vector<Interval> intervals;  // seconds of found.best, with kFast and kSlow
   std::vector<std::string> notes;   // what was assumed, or is out of the ordinary

@@ -5,8 +5,7 @@
 // Expected, measured on H200s in 2026-11 with PyTorch 2.11 and NCCL: reading a KV cache at 4.4
 // of 4.8 TB/s; all-reduce of 1 GiB at 352 of 450 GB/s. Slow and fast are the ends of what the same
 // runs gave over shapes and messages. Of networks between nodes nothing was measured; they are
-// taken as .85
-// (.6 to .95) of a card's rate.
+// taken as .85 (.6 to .95) of a card's rate.
 #pragma once
 
 #include "tegula/planner/accelerator.h"

@@ -133,7 +133,7 @@ void complete(const Layout& mesh, const ModelSpec& model, const Job& job, const 
       if (pins.zero && *pins.zero != zero) continue;
       if (zero > 0 && l.zero_ranks() == 1) continue;
       l.zero = zero;
-      out.push_back(l);
+      if (can_be_sharded_so(l, job)) out.push_back(l);
     }
 }
 

@@ -11,7 +11,8 @@
 //   megatron       fused kernels, gradients summed in f32, logits whole, nothing hides unless asked
 //   deepspeed      fused kernels, gradients of two bytes, logits whole
 //
-// A convention is a fact about code that can be read, or a count of bytes; none is fitted to a run.
+// A convention is a fact about code that can be read, or a count of bytes; but `hides` (.75) and
+// DDP's second copy of gradients were chosen with half of the executed steps in view.
 #pragma once
 
 #include <cstdint>

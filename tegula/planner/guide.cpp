@@ -162,7 +162,7 @@ std::string Walk::in_time_by() {
     if (!r.best.empty() && run_s(r.best[0].step_s()) <= deadline_s_)
       return cat("; ", n, " would take ", days(run_s(r.best[0].step_s())));
   }
-  return "; no number of them would, with steps of this many tokens";
+  return "; no doubling of them would, with steps of this many tokens";
 }
 
 void Walk::whole_cluster() {

@@ -133,6 +133,10 @@ Status check_pairs_and_slices(const Layout& l, const Job& job) {
 
 }  // namespace
 
+bool can_be_sharded_so(const Layout& l, const Job& job) {
+  return !job.framework || !job.framework->is_sharded || l.zero >= 2 || l.zero_ranks() == 1;
+}
+
 Status check_context(const Layout& l, const ModelSpec& m, const Job& job) {
   if (l.cp == 1) return {};
   if (m.kind != ModelKind::kDecoder)
@@ -294,6 +298,11 @@ Status check_layout(const Layout& l, const ModelSpec& m, const ClusterSpec& c, c
                                 l.devices(), " is not the number of devices, ", c.n_devices));
   TEGULA_TRY(check_model_cuts(l, m));
   TEGULA_TRY(check_context(l, m, job));
+  if (!can_be_sharded_so(l, job))
+    return invalid_argument(cat("--framework ", job.framework->name, " shards weights: zero ",
+                                l.zero,
+                                " must be 3, or 2 where they are kept from forward to "
+                                "backward"));
   if (l.zero_ranks() % l.ep != 0) return does_not_divide("dp · cp", l.zero_ranks(), "ep", l.ep);
   if (l.sp && l.tp > 1 && job.seqlen / l.cp % l.tp != 0)
     return does_not_divide("sp: seqlen / cp", job.seqlen / l.cp, "tp", l.tp);

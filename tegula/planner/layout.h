@@ -131,6 +131,8 @@ Result<Pins> parse_pins(std::string_view text);
 // Whether the layout can be: the first divisibility that fails, with its numbers.
 Status check_layout(const Layout& layout, const ModelSpec& model, const ClusterSpec& cluster,
                     const Job& job);
+// fully_shard has no stages 0 and 1 of ZeRO.
+bool can_be_sharded_so(const Layout& layout, const Job& job);
 // Checks, of these, how cp may cut a sequence.
 Status check_context(const Layout& layout, const ModelSpec& model, const Job& job);
 // Checks, of these, what a schedule wants of stages, micro-batches and slices.

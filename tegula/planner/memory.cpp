@@ -42,6 +42,7 @@ void add_copies(const Layout& l, const Job& job, const RankParams& p, const Stat
   if (is_ddp || n_microbatches(job, l) > 1) return;
   const double at_head = b.activations + b.temporaries + b.copies;
   b.apart = at_head + b.gradients - std::max(at_head, b.gradients + at_end);
+  if (b.apart < 0) b.copies -= b.apart, b.apart = 0;
 }
 
 }  // namespace

@@ -181,6 +181,7 @@ void add_question(const Answer& a, Json& j) {
   const ClusterSpec& c = *a.cluster;
   j.set("cluster", Json::object({{"device", c.device.name},
                                  {"n_devices", c.n_devices},
+                                 {"n_idle", a.n_idle},
                                  {"devices_per_node", c.device.devices_per_node},
                                  {"usable_bytes", usable_bytes(c)},
                                  {"source", c.device.source}}));
@@ -193,11 +194,15 @@ void add_question(const Answer& a, Json& j) {
                              {"keeps", a.job.is_built ? "built" : "mixed"}}));
   Json::Array help;
   for (const Help& h : what_would_help(a))
-    help.push_back(Json::object({{"twice_the", h.what}, {"time", h.time}}));
+    help.push_back(Json::object({{"twice_the", h.what},
+                                 {"time", h.time},
+                                 {"per", *h.note ? "token" : "step"},
+                                 {"layout", h.by}}));
   j.set("what_would_help", std::move(help));
   if (a.tokens_total <= 0) return;
   const double steps = a.tokens_total / real(a.job.batch_tokens);
-  const double hours = steps * a.found.best[0].step_s() / 3600, devices = real(c.n_devices);
+  const double hours = steps * a.found.best[0].step_s() / 3600,
+               devices = real(c.n_devices + a.n_idle);
   j.set("run", Json::object({{"tokens", a.tokens_total},
                              {"steps", steps},
                              {"days", hours / 24},

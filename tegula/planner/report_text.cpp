@@ -140,7 +140,7 @@ void best_in_detail(std::string& out, const Answer& a) {
   }
   if (a.tokens_total > 0) {
     const double steps = a.tokens_total / real(a.job.batch_tokens);
-    const double hours = steps * p.step_s() / 3600, devices = real(a.cluster->n_devices);
+    const double hours = steps * p.step_s() / 3600, devices = real(a.cluster->n_devices + a.n_idle);
     print(out, "a run       %.4g tokens: %.4g steps, %.4g days, %.4g device hours", a.tokens_total,
           steps, hours / 24, hours * devices);
     if (a.cluster->device.dollars_per_hour > 0)

@@ -226,7 +226,7 @@ std::optional<ServePrice> price_copy(const ModelSpec& m, const ClusterSpec& c, c
   p.sequences_per_s = real(batch) / seconds, p.request_s = seconds;
   p.tokens_per_s = p.sequences_per_s * output * real(p.copies);
   p.dollars_per_million_tokens =
-      c.device.dollars_per_hour * real(n * p.copies) / 3600 / p.tokens_per_s * 1e6;
+      c.device.dollars_per_hour * real(c.n_devices) / 3600 / p.tokens_per_s * 1e6;
   return p;
 }
 

@@ -266,7 +266,10 @@ void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& p
     dp = stages * exposed(both(Collective::kAllReduce, state.gradients), hidden_b);
   } else {
     const double reduce = both(Collective::kReduceScatter, state.gradients);
-    const double gather = both(Collective::kAllGather, state.weights);
+    // What is gathered are copies of two bytes.
+    const bool has_copies = job_.framework && job_.framework->is_sharded;
+    const double gather =
+        both(Collective::kAllGather, has_copies ? std::min(2.0, state.weights) : state.weights);
     if (l.zero == 3)
       dp = m * (exposed(gather, hidden_f) + exposed(gather + reduce, hidden_b));
     else
@@ -290,8 +293,9 @@ void StepPricer::add_copies(const Layout& l, double weights, StepPrice& price) c
   const double gradient = state_bytes(job_, model_).gradients;
   if (!job_.framework->is_sharded && l.zero_ranks() > 1) bytes += weights * 4 * gradient;
   if (job_.framework->is_sharded) {
-    const double gathers = l.zero >= 3 ? 2 : 1;
-    bytes = m * weights * (gathers * ((4 + 2) / ranks + 2 * 2) + (2 + 4) + 4);
+    // Stage 3 gathers twice in each micro-batch, stage 2 once a step; each micro-batch reduces.
+    const double gathers = l.zero >= 3 ? 2 * m : 1;
+    bytes = weights * (gathers * ((4 + 2) / ranks + 2 * 2) + m * ((2 + 4) + 4));
   }
   price.seconds.memory += bytes / (cluster_.device.memory_bytes_per_s * efficiency_.memory);
 }

@@ -3,9 +3,8 @@
 //
 // With T tokens, E bytes an element of the residual stream (4 under autocast) and e of what
 // products read, forward:
-//   norm        2·E·T·h, and the sum before it (2·E + e)·T·h; under autocast one cast of (4 +
-//   2)·T·h
-//               for each product that reads it
+//   norm        2·E·T·h, and the sum before it (2·E + e)·T·h; under autocast one cast of 6·T·h for
+//               each product that reads it
 //   turned q, k 9 passes of half or whole rows: four products, a difference, a sum, a concatenation
 //   activation  gated 5·e·T·f, else 2·e·T·f
 // and each keeps what its derivative reads: the input of a norm, what each product reads (a cast

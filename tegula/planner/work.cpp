@@ -75,6 +75,7 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
   // Attention has no fp8 kernel that training trusts.
   const bool is_attention = w.unit == Unit::kAttention || w.unit == Unit::kAttentionBackward;
   const double peak = a.peak(is_attention && dtype == Number::kF8 ? Number::kBf16 : dtype);
+  if (w.flops > 0 && peak > 0) p.peak_s = w.flops / peak;
   if (w.flops > 0 && peak > 0) p.flops_s = w.flops / (peak * share_of(w, e, a) * p.wave);
   p.bytes_s = w.bytes / (a.memory_bytes_per_s * (a.memory_share > 0 ? a.memory_share : e.memory));
   p.launch_s = a.launch_s * w.launches;
@@ -88,15 +89,15 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
 Seconds price(const std::vector<Work>& works, const Accelerator& a, const Efficiency& e,
               Number dtype) {
   Seconds sum;
-  double flops = 0;
+  double peak_s = 0;
   for (const Work& w : works) {
     const WorkPrice p = price(w, a, e, dtype);
     (p.bound == Bound::kCompute  ? sum.compute
      : p.bound == Bound::kMemory ? sum.memory
                                  : sum.launch) += p.seconds;
-    flops += w.flops;
+    peak_s += p.peak_s;
   }
-  if (sum.compute > 0) sum.compute /= clock_share(a, flops / a.peak(dtype) / sum.total());
+  if (sum.compute > 0) sum.compute /= clock_share(a, peak_s / sum.total());
   return sum;
 }
 

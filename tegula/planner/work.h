@@ -49,7 +49,8 @@ struct Seconds {
 struct WorkPrice {
   double seconds = 0;
   double flops_s = 0, bytes_s = 0, launch_s = 0;
-  double wave = 1;  // share of the tiles' waves that is filled
+  double peak_s = 0;  // of its operations at the peak
+  double wave = 1;    // share of the tiles' waves that is filled
   Bound bound = Bound::kCompute;
 };
 WorkPrice price(const Work& work, const Accelerator& device, const Efficiency& efficiency,

@@ -57,16 +57,21 @@ Status ProgramSession::bind_parts(Store& store) {
     return std::any_of(p.program.flows.begin(), p.program.flows.end(),
                        [&](const Flow& f) { return f.name == name; });
   };
+  const auto keep = [&](std::string_view sum, int slot, const std::string& in_store) {
+    std::vector<void*>& at = sums_.try_emplace(std::string(sum)).first->second;
+    at.resize(static_cast<size_t>(p.n_slots));
+    at[static_cast<size_t>(slot)] = store.find(in_store).data;
+  };
   for (const auto& join : joins_)
     for (int slot = p.n_slots - 1; join && slot-- > 0;) {
       // It has the parameters of the part that sums, twice.
       TEGULA_TRY(join->bind_store(store, name_at_slot, slot));
-      for (const Plan::Port& port : join->plan().params)
-        sums_[{port.name, slot}] = store.find(name_at_slot(port.name, slot)).data;
-      for (const Plan::Port& port : join->plan().params)
+      for (const Plan::Port& port : join->plan().params) {
+        const std::string there = name_at_slot(port.name, slot);
+        keep(port.name, slot, there);
         if (port.name.starts_with(kNextSum))
-          sums_[{port.name.substr(kNextSum.size() - kSumOfGradients.size()), slot + 1}] =
-              store.find(name_at_slot(port.name, slot)).data;
+          keep(port.name.substr(kNextSum.size() - kSumOfGradients.size()), slot + 1, there);
+      }
     }
   for (size_t part = 0; part < sessions_.size(); ++part) {
     const auto& session = sessions_[part];
@@ -148,7 +153,8 @@ void ProgramSession::bind_sums(Session& session, int slot) {
   const Plan& plan = session.plan();
   for (size_t i = 0; i < plan.params.size(); ++i)
     if (is_sum_of_gradients(plan.params[i].name))
-      session.bind(static_cast<int>(i), sums_.at({plan.params[i].name, slot}));
+      session.bind(static_cast<int>(i),
+                   sums_.find(plan.params[i].name)->second[static_cast<size_t>(slot)]);
 }
 
 Status ProgramSession::run(const ProgramStep& s) {

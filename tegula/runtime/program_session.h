@@ -86,7 +86,8 @@ class ProgramSession {
   std::vector<Move> moves_;          // of those that come
   double waited_s_ = 0;
   std::vector<std::unique_ptr<Session>> sessions_, joins_;  // of each part that runs, and sums
-  std::map<std::pair<std::string, int>, void*> sums_;       // by parameter and slot: where they lie
+  // By parameter, where its sum of each slot lies.
+  std::map<std::string, std::vector<void*>, std::less<>> sums_;
   std::map<std::string, Input, std::less<>> inputs_;
   std::map<std::string, Kept, std::less<>> kept_;
 };

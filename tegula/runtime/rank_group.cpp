@@ -99,8 +99,14 @@ struct RankGroup::Member final : Peers {
     std::vector<Shown> seen;
     uint64_t round = 0;  // how often it met there
   };
-  Batch batch;                             // of the foreground
-  std::map<std::string, Mover::Use> uses;  // of links, by call
+  Batch batch;                                          // of the foreground
+  std::map<std::string, Mover::Use, std::less<>> uses;  // of links, by call
+
+  Mover::Use& use_of_call() {
+    const std::string_view name = waiter.state->call;
+    const auto known = uses.find(name);
+    return known != uses.end() ? known->second : uses[std::string(name)];
+  }
   std::vector<Move> moves;
   Segment* segment = nullptr;
   Mover* mover = nullptr;
@@ -197,7 +203,7 @@ struct RankGroup::Member final : Peers {
     if (batch.fetches.empty()) return true;
     if (brings()) {
       mover->begin(batch);
-      return mover->wait(batch, waiter, &uses[waiter.state->call]);
+      return mover->wait(batch, waiter, &use_of_call());
     }
     for (const Fetch& f : batch.fetches) mover->copy(f, rank);
     return true;
@@ -229,7 +235,7 @@ struct RankGroup::Posted final : Errand, Batch {
     Slot& slot = board->slots()[place];
     member->show(slot, in, out);
     ++round;
-    if (!use) use = &member->uses[member->waiter.state->call];
+    if (!use) use = &member->use_of_call();
     moves = needs;
     fetches.reserve(needs.size());
     member->mover->begin(*this);

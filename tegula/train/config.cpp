@@ -3,11 +3,18 @@
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/str.h"
 
 namespace tegula {
 
 bool TrainConfig::was_said(std::string_view flag) const {
   return std::find(said.begin(), said.end(), flag) != said.end();
+}
+
+std::string stages_at_text(const TrainConfig& c) {
+  std::string all;
+  for (int64_t layer : c.stages_at) all += cat(all.empty() ? "" : ",", layer);
+  return all;
 }
 
 int64_t decay_steps(const TrainConfig& c) {

@@ -21,8 +21,7 @@ int n_pipeline(const TrainConfig& config) {
 Status check_stages_at(const TrainConfig& config, const Schedule& schedule) {
   if (config.stages_at.empty()) return {};
   const auto n = static_cast<size_t>(schedule.shape.n_stages);
-  std::string all;
-  for (int64_t at : config.stages_at) all += cat(all.empty() ? "" : ",", at);
+  const std::string all = stages_at_text(config);
   if (config.stages_at.size() != n || config.stages_at[0] != 0)
     return invalid_argument(cat("--stages-at ", all, " has ", config.stages_at.size(),
                                 " stages; --schedule ", config.schedule,
@@ -55,6 +54,9 @@ Result<Schedule> schedule_of(const TrainConfig& config) {
                            config.zero == 2 ? "sums of gradients" : "weights",
                            " would be exchanged over dp for each micro-batch, while the pipeline "
                            "waits: take --zero 1, which splits optimizer state"));
+  if (config.blockwise != "off")
+    return unsupported(
+        cat("--mesh pp=", n, " does not count what --blockwise computes again: leave it out"));
   if (config.memory_bytes > 0 || config.checkpoint == "sqrt")
     return unsupported(cat("--mesh pp=", n, " keeps what flows between a stage's parts: leave out ",
                            config.memory_bytes > 0 ? "--memory" : "--checkpoint sqrt",

@@ -2,7 +2,7 @@
 // run the parts of --accumulate micro-batches in the order of a schedule (plan/schedules). All
 // other axes are those of each stage's ranks (train/ranks.h).
 //
-// In mode exact, and in fast, the bits are those of one rank that accumulates.
+// In mode exact the bits are those of one rank that accumulates.
 #pragma once
 
 #include "tegula/runtime/compile_stages.h"

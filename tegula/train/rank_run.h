@@ -47,8 +47,12 @@ Status exchange(RankGroup& group, std::vector<T>& of_ranks) {
   const T* own = of_ranks.data() + group.first_rank();
   const auto all = TEGULA_TRY(group.segment().exchange(
       std::string_view(reinterpret_cast<const char*>(own), n * sizeof(T))));
-  for (size_t p = 0; p < all.size(); ++p)
+  for (size_t p = 0; p < all.size(); ++p) {
+    if (all[p].size() != n * sizeof(T))
+      return internal_error(
+          cat("process ", p, " told ", all[p].size(), " bytes, not ", n * sizeof(T)));
     std::memcpy(static_cast<void*>(of_ranks.data() + p * n), all[p].data(), n * sizeof(T));
+  }
   return {};
 }
 

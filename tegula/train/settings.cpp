@@ -58,9 +58,7 @@ std::string settings_toml(const TrainConfig& c) {
   if (!c.mesh.axes.empty()) out.add("mesh", to_text(c.mesh)), out.add("ring", c.ring);
   if (c.mesh.find("pp") >= 0) {
     out.add("schedule", c.schedule), out.add("interleave", c.interleave);
-    std::string at;
-    for (int64_t layer : c.stages_at) at += cat(at.empty() ? "" : ",", layer);
-    if (!at.empty()) out.add("stages-at", at);
+    if (!c.stages_at.empty()) out.add("stages-at", stages_at_text(c));
   }
   if (c.zero > 0) out.add("zero", c.zero);
   out.add("device", c.device), out.add("threads", c.threads), out.add("tune", c.tune);

@@ -17,6 +17,14 @@ namespace tegula {
 
 Status Trainer::compile_stages(const Target& target) {
   const std::vector<std::string> cuts = TEGULA_TRY(stages_of(config_, functions_, target));
+  // Balanced ones follow each machine's own cores and caches.
+  std::string own;
+  for (const std::string& cut : cuts) own += cat(own.empty() ? "" : ", ", cut);
+  const auto all = TEGULA_TRY(group_.segment().exchange(own));
+  for (const std::string& one : all)
+    if (one != all[0])
+      return invalid_argument(cat("processes would cut the pipeline's stages at other layers (",
+                                  one, ", not ", all[0], "): give --stages-at"));
   // Passes rewrite functions in place: what is evaluated is cut while it is as it was built.
   stages_ = TEGULA_TRY(compile_pipeline(config_, functions_, target, cuts));
   eval_stages_ = TEGULA_TRY(compile_pipeline_eval(config_, functions_, target, cuts));
@@ -51,7 +59,7 @@ Status Trainer::allocate_stages(RankRun& run, int64_t rank) {
   return {};
 }
 
-// Ranks of one stage execute the same collectives, and all of the pipeline have one schedule.
+// Ranks of one stage execute the same collectives. (All have one schedule: run_facts.)
 Status Trainer::agree_on_stages() {
   return group_.run([&](int64_t rank) {
     uint64_t h = 0;

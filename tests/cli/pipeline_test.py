@@ -133,7 +133,8 @@ class Plans(Pipelines):
                                                     "--steps", 10 if quiet else 3, "--json"))
                 row = json.loads(done.stdout.splitlines()[-1])
                 self.assertGreaterEqual(row["step_ms"], .97 * row["simulated_ms"])
-                self.assertGreaterEqual(row["longest_step_ms"], row["step_ms"])
+                # Ranks that waited for one another in turns would take all parts one after another.
+                self.assertLess(row["step_ms"], p * m * 3 * 8)
                 if quiet:
                     self.assertLessEqual(row["step_ms"], 1.05 * row["simulated_ms"])
         self.expect_error(self.run_tool("bench", "pipeline", "--schedule", "chimera", "--processes", 3), USAGE, "3 ranks cannot be paired")

@@ -301,6 +301,12 @@ class Planner(CliTest):
         plan = self.plan("llama3-8b", "--gpus", "1000xH100", "--batch-tokens", 1024 * 8192)
         self.assertEqual(plan["cluster"]["n_devices"], 512)
         self.assertRegex(" ".join(plan["notes"]), "488 of 1000 devices are left idle.*1000 or 2000 sequences")
+        few = self.plan("llama3-8b", "--gpus", "1000xH100", "--batch-tokens", 512 * 8192, "--tokens-total", "1e12")
+        self.assertIn("steps of 1000 sequences", " ".join(few["notes"]))
+        # They are paid for.
+        self.assertAlmostEqual(few["run"]["device_hours"] / few["run"]["days"] / 24, 1000)
+        self.expect_error(self.run_tool("plan", "llama3-8b", "--gpus", "8xH100", "--fix", "loss=whole"), USAGE, "loss=whole",
+                          "--framework")
         # Three devices serve no slower than two.
         rates = [self.plan("llama3-8b", "--gpus", f"{n}xH100", "--serve")["serve"]["layouts"][0]["tokens_per_s"]
                  for n in (2, 3, 4)]
@@ -310,6 +316,7 @@ class Planner(CliTest):
         self.assertIn("does not fit", json.loads(nothing.stdout)["serve"]["why_not"])
         # Little's law: as many requests at once as a rate and its time make.
         one = self.plan("llama3-70b", "--gpus", "8xH100", "--serve")["serve"]["layouts"][0]
+        self.assertAlmostEqual(one["request_s"], one["batch"] * one["ttft_s"] + 255 * one["tpot_s"])
         self.assertAlmostEqual(one["request_s"] * one["tokens_per_s"] / 256 / (one["batch"] * one["copies"]), 1)
         # The least number that holds it, not the next power of two.
         done = self.run_tool("plan", "gpt3-175b", "--gpus", "32xH100", "--seqlen", 2048)

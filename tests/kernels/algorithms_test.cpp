@@ -233,7 +233,6 @@ TEST(Algorithms, OnlyDirectSumsAreExact) {
       bool adds_sums = false;
       for (const int64_t n : {3, 8}) {
         const CollectiveJob job{.kind = kind, .n_ranks = n, .n = 64 * n};
-        std::set<std::tuple<int64_t, Space, int64_t>> are_sums;
         for (int64_t round = 0; round < a->n_rounds(job); ++round)
           for (int64_t r = 0; r < n; ++r) {
             Round all;

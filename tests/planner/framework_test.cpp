@@ -89,6 +89,30 @@ TEST(Frameworks, ProductsAloneSlowTheClock) {
   EXPECT_GT(clock_share(a, .4), .9);
 }
 
+// Over a slow link a step is its messages: weights are gathered twice in two bytes, gradients
+// summed once in four.
+TEST(Frameworks, CopiesAreGatheredInTwoBytes) {
+  Question q;
+  q.model = "llama3-8b", q.gpus = "8xslow", q.seqlen = 2048, q.batch_tokens = 8 * 2048;
+  q.framework = "fsdp", q.fix = "dp=8,tp=1,pp=1,cp=1,zero=3,microbatch=1,remat=full";
+  q.devices = {{"slow", "h200", {{"inside-gb-per-s", .1}}}};
+  const auto a = answer(q);
+  ASSERT_TRUE(a.ok()) << a.error().message;
+  const double bytes = (2 * 2 + 4) * static_cast<double>(a->params.total) * 7 / 8;
+  EXPECT_NEAR(a->found.best.at(0).seconds.dp / (bytes / (.1e9 * kExpected.inside)), 1, .02);
+}
+
+TEST(Frameworks, ShardsAreNoStageOfWholeWeights) {
+  const Answer a = plan("torchtitan", "8xH200", "microbatch=1");
+  for (const StepPrice& p : a.found.best)
+    EXPECT_GE(p.layout.zero_ranks() > 1 ? p.layout.zero : 2, 2);
+  Question q;
+  q.model = "llama3-8b", q.gpus = "8xH200", q.framework = "fsdp", q.fix = "dp=8,zero=1";
+  const auto refused = answer(q);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("shards weights"), std::string::npos);
+}
+
 TEST(Frameworks, UnknownOnesAreNamed) {
   EXPECT_EQ(*find_framework(""), nullptr);
   const auto f = find_framework("jax");

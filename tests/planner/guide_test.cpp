@@ -58,6 +58,7 @@ TEST(Guide, ThenOperatorsAreCut) {
   const Guide g = walk("llama3-70b", "64xH100", 0, 0);
   EXPECT_EQ(numbers_of(g), "1n3n4y5y");
   EXPECT_EQ(g.n_devices, 64);
+  EXPECT_EQ(numbers_of(walk("llama3-8b", "64xH100", 0, 0)), "1n3n4y5y");
   // Over PCIe a narrower model's collectives take longer than its work: stages, not operators.
   const Guide slow = walk("llama3-8b", "64xH100-PCIe", 0, 0);
   EXPECT_NE(numbers_of(slow).find("4n"), std::string::npos);

@@ -209,8 +209,8 @@ TEST(Lecture, Intensities) {
   EXPECT_DOUBLE_EQ(square.flops / square.bytes, textbook::matmul_intensity(8192, 8192, 8192));
   const Accelerator pcie = *find_accelerator("a100-pcie");
   EXPECT_EQ(std::floor(pcie.ridge(Number::kBf16)), 161);
-  EXPECT_EQ(price(thin, pcie, {}, Number::kBf16).bound, Bound::kMemory);
-  EXPECT_EQ(price(square, pcie, {}, Number::kBf16).bound, Bound::kCompute);
+  EXPECT_EQ(price(thin, pcie, {1, 1, 1, 1, 1, 1}, Number::kBf16).bound, Bound::kMemory);
+  EXPECT_EQ(price(square, pcie, {1, 1, 1, 1, 1, 1}, Number::kBf16).bound, Bound::kCompute);
 }
 
 TEST(Lecture, TokensThatTurnDecodingComputeBound) {

@@ -57,7 +57,7 @@ struct Timed {
   double seconds = 0, link_s = 0, waited_s = 0;
 };
 
-// The median of a few runs.
+// The fastest of a few runs.
 Timed time(FuncId (*write)(Module&), LinkSpeed link) {
   RankGroup group(*mesh_from_text("cp=4"));
   group.segment().slow(link);

@@ -31,6 +31,12 @@ TEST(RunFacts, WhatDiffersIsNamed) {
       {"batches_sha256", [](Process& p) { p.hashes.batches = "other"; }},
       {"mesh: dp=2", [](Process& p) { p.config.mesh = *mesh_from_text("dp=2"); }},
       {"--zero: 1, not 0", [](Process& p) { p.config.zero = 1; }},
+      {"--schedule: zb-h1, not 1f1b", [](Process& p) { p.config.schedule = "zb-h1"; }},
+      {"--interleave: 2, not 0", [](Process& p) { p.config.interleave = 2; }},
+      {"--stages-at: 0,3, not ",
+       [](Process& p) {
+         p.config.stages_at = {0, 3};
+       }},
       {"--ring: striped, not zigzag", [](Process& p) { p.config.ring = "striped"; }},
       {"--passes: -fuse, not ", [](Process& p) { p.config.passes = "-fuse"; }},
       {"--checkpoint: sqrt, not auto", [](Process& p) { p.config.checkpoint = "sqrt"; }},

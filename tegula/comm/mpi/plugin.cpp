@@ -28,6 +28,7 @@ class MpiWire final : public Wire {
  public:
   explicit MpiWire(int64_t n_processes) : queued_(static_cast<size_t>(n_processes)) {}
   ~MpiWire() override {
+    if (comm_ == MPI_COMM_NULL) return;  // there is no MPI
     MPI_Comm_free(&comm_);
     MPI_Finalize();
   }

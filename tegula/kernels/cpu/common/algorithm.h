@@ -97,7 +97,6 @@ struct AlgorithmPrice {
 
 struct AlgorithmDef {
   std::string_view name, doc;
-  // Null: it does not do this kind.
   bool (*does)(CollectiveKind kind) = nullptr;
   // It adds what has been added before: the order of a sum is the algorithm's, not our tree.
   bool adds_on_the_way = false;

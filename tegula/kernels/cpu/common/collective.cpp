@@ -13,7 +13,6 @@ namespace tegula::kernel {
 namespace {
 
 constexpr int64_t kBlock = 256;  // elements of all ranks that are summed at once
-constexpr size_t kMostRanks = 64;
 
 // NaN wins, as everywhere.
 template <class T>

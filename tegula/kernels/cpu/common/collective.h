@@ -27,6 +27,7 @@ void with_group(const KernelCall& c, F&& work) {
   if (!met.all.empty() && work(met, peers)) peers.meet(axis);
 }
 
+inline constexpr size_t kMostRanks = 64;  // that are joined at once
 // Not more ranks than are joined at once.
 bool supports_group(const Attrs& attrs);
 // One operand and one result, both dense.

@@ -88,8 +88,11 @@ void list_round(CollectiveKind kind, const KernelCall& c, int64_t index, int rou
   const AlgorithmDef& a = *algorithm_of(*c.attrs);
   const CollectiveJob job = job_of(kind, *c.attrs, c.in[0], c.out[0], *c.target);
   const int64_t size = size_bytes(c.in[0].dtype);
-  claim_workspace(c, rounds_workspace(kind, {c.attrs, c.in, c.out, c.program, c.target, c.tuning}));
-  Round all;
+  if (round == 0)
+    claim_workspace(c,
+                    rounds_workspace(kind, {c.attrs, c.in, c.out, c.program, c.target, c.tuning}));
+  thread_local Round all;
+  all.clear();
   a.list(job, index, round, all);
   for (const Take& t : all.takes) {
     moves.push_back(move_of(t.giver, t.from.at * size, t.n * size, place_of(c, t.to)));
@@ -105,18 +108,18 @@ void finish_round(CollectiveKind kind, const KernelCall& c, int64_t index, int r
   const DType dtype = c.in[0].dtype;
   const int64_t size = size_bytes(dtype);
   const auto combine = c.attrs->get_or<std::string>("combine", "sum");
-  Round all;
+  thread_local Round all;
+  all.clear();
   a.list(job, index, round, all);
-  std::vector<const uint8_t*> terms;
+  const uint8_t* terms[kMostRanks];
   for (const Sum& s : all.sums) {
-    terms.clear();
-    for (size_t i = 0; i < s.n_terms; ++i)
-      terms.push_back(place_of(c, all.terms[s.first_term + i]));
+    TEGULA_CHECK(s.n_terms <= kMostRanks, "a sum of ", s.n_terms, " terms");
+    for (size_t i = 0; i < s.n_terms; ++i) terms[i] = place_of(c, all.terms[s.first_term + i]);
     uint8_t* to = place_of(c, s.to);
     in_parts(*c.pool, 0, s.n, [&](int64_t from, int64_t n) {
-      std::vector<const uint8_t*> here = terms;
-      for (const uint8_t*& t : here) t += from * size;
-      reduce_terms(dtype, combine, here, n, to + from * size);
+      const uint8_t* here[kMostRanks];
+      for (size_t i = 0; i < s.n_terms; ++i) here[i] = terms[i] + from * size;
+      reduce_terms(dtype, combine, {here, s.n_terms}, n, to + from * size);
     });
   }
   if (kind == kReduce && round == 0 && index != job.root)

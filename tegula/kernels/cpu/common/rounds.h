@@ -11,7 +11,7 @@ const AlgorithmDef* algorithm_of(const Attrs& attrs);
 // The work of a call's group, in elements. Shares that are several runs are not served.
 CollectiveJob job_of(CollectiveKind kind, const Attrs& attrs, const TensorRef& in,
                      const TensorRef& out, const Target& target);
-// Does an algorithm serve the call? `adds`: whether it is to be one that adds on the way.
+// Does an algorithm other than direct serve the call?
 bool supports_rounds(CollectiveKind kind, const KernelQuery& q);
 // The most of any rank.
 int64_t rounds_workspace(CollectiveKind kind, const KernelQuery& q);
