@@ -37,7 +37,7 @@ Result<TrainConfig> config_of_rank(const planner::ModelSpec& model, const planne
   c.model.max_seqlen = job.seqlen;
   c.batch = l.microbatch;
   c.accumulate = n_microbatches(job, l) > 1 ? 2 : 1;
-  c.dtype = job.dtype == planner::Number::kF32 ? "f32" : "bf16";
+  c.dtype = job.dtype == Number::kF32 ? "f32" : "bf16";
   for (const auto& [name, n] : {std::pair{"tp", l.tp}, std::pair{"cp", l.cp}})
     if (n > 1) c.mesh.axes.push_back({name, n});
   return c;

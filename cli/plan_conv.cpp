@@ -88,7 +88,7 @@ Status plan_conv(const ConvFlags& flags, const std::string& mesh_text, const std
   ConvShape conv = TEGULA_TRY(planner::parse_conv(flags.shape));
   conv.element_bytes = is_half ? 2 : 4;
   const auto settled = TEGULA_TRY(planner::parse_conv_layout(mesh, layout));
-  planner::ClusterSpec cluster;
+  ClusterSpec cluster;
   cluster.device = TEGULA_TRY(planner::find_accelerator(on));
   cluster.n_devices = mesh.n_ranks();
   const planner::MeshLinks links(mesh, cluster);

@@ -86,7 +86,7 @@ Status plan_sharding(const TrainConfig& config, const ShardingFlags& flags) {
   if (flags.mesh.empty())
     return invalid_argument("--computation-layout and --shard need --mesh: rows=2,cols=2");
   const Mesh mesh = TEGULA_TRY(mesh_from_text(flags.mesh));
-  planner::ClusterSpec cluster;
+  ClusterSpec cluster;
   cluster.device = TEGULA_TRY(planner::find_accelerator(flags.on));
   cluster.n_devices = mesh.n_ranks();
   const planner::MeshLinks links(mesh, cluster);

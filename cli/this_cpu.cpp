@@ -46,12 +46,12 @@ Result<double> product_seconds(Rank& rank, const Target& target, DType dtype, in
   return seconds_of(rank, target, cold_bytes, module, TEGULA_TRY(b.finish_into_module()));
 }
 
-Result<planner::Accelerator> this_cpu(int n_threads, planner::Number number, double bytes) {
+Result<Accelerator> this_cpu(int n_threads, Number number, double bytes) {
   Rank rank(n_threads);
   const Target t = Target::this_cpu(rank.pool.n_threads());
-  const DType dtype = number == planner::Number::kBf16 ? DType::kBF16 : DType::kF32;
-  const double element = planner::bytes_of(number), cold = std::min(bytes, kMostBytes);
-  planner::Accelerator a;
+  const DType dtype = number == Number::kBf16 ? DType::kBF16 : DType::kF32;
+  const double element = bytes_of(number), cold = std::min(bytes, kMostBytes);
+  Accelerator a;
   a.name = kThisCpu, a.source = cat("measured, ", t.n_threads, " threads");
   std::vector<double> seconds, rates;
   for (const int64_t rows : kRows) {
@@ -78,10 +78,10 @@ Status add_this_cpu(planner::Question& q, int n_threads) {
         cat("--gpus ", q.gpus, ": there is one of it: --gpus ", kThisCpu, ", with --threads"));
   const planner::ModelPreset preset = TEGULA_TRY(planner::read_model(q.model));
   const planner::ParamCount count = TEGULA_TRY(planner::count_params(preset.model));
-  const planner::Number number = TEGULA_TRY(planner::parse_number(q.dtype));
-  if (number != planner::Number::kF32 && number != planner::Number::kBf16)
+  const Number number = TEGULA_TRY(parse_number(q.dtype));
+  if (number != Number::kF32 && number != Number::kBf16)
     return unsupported(cat("--dtype ", q.dtype, ": ", kThisCpu, " is measured in f32 and bf16"));
-  const double bytes = planner::bytes_of(number) * static_cast<double>(count.total);
+  const double bytes = bytes_of(number) * static_cast<double>(count.total);
   q.machines.push_back(TEGULA_TRY(this_cpu(n_threads, number, bytes)));
   return {};
 }

@@ -10,7 +10,7 @@ import re
 import sys
 
 KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/moves.h", "tegula/kernels/order.h", "tegula/kernels/registry.h",
-                      "tegula/kernels/target.h")
+                      "tegula/kernels/target.h", "tegula/kernels/cuda/capability.h")
 TRAINING_AND_SERVING = {
     "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "comm", "runtime", "io", "text", "models"}
 

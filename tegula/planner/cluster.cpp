@@ -2,8 +2,22 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
+#include "tegula/planner/nearest.h"
+#include "tegula/planner/other_kinds.h"
 
 namespace tegula::planner {
+
+Result<Accelerator> find_accelerator(std::string_view name, std::span<const Accelerator> own) {
+  for (const Accelerator& a : own)
+    if (is_same_name(a.name, name)) return a;
+  if (const Accelerator* a = find_preset(name)) return *a;
+  if (const OtherKind* other = find_other_kind(name)) return unsupported(why_not_priced(*other));
+  std::vector<std::string_view> names;
+  for (const std::span<const Accelerator> list : {own, accelerator_presets()})
+    for (const Accelerator& a : list) names.push_back(a.name);
+  return invalid_argument(
+      cat("there is no accelerator '", name, "': the nearest are ", nearest_names(name, names)));
+}
 
 Result<ClusterSpec> parse_cluster(std::string_view text, std::span<const Accelerator> own) {
   ClusterSpec c;
@@ -21,20 +35,6 @@ Result<ClusterSpec> parse_cluster(std::string_view text, std::span<const Acceler
   }
   c.device = TEGULA_TRY(find_accelerator(name, own));
   return c;
-}
-
-Link link_of(const ClusterSpec& c, const RankGroup& g) {
-  const Accelerator& a = c.device;
-  if (is_in_node(c, g)) return a.inside;
-  const int64_t in_node = std::max<int64_t>(1, a.devices_per_node / std::max<int64_t>(1, g.stride));
-  Link link = a.between;
-  link.bytes_per_s *= static_cast<double>(std::min(in_node, g.size));
-  link.bytes_per_s = std::min(link.bytes_per_s, a.inside.bytes_per_s);
-  return link;
-}
-
-Link own_link(const ClusterSpec& c, const RankGroup& g) {
-  return is_in_node(c, g) ? c.device.inside : c.device.between;
 }
 
 }  // namespace tegula::planner

@@ -1,37 +1,19 @@
-// ClusterSpec: how many of which accelerator, and how groups of its ranks are linked.
+// Accelerators and clusters by name: the user's own, then those of the table (cost/devices.cpp).
 #pragma once
 
-#include <string>
+#include <span>
 #include <string_view>
 
-#include "tegula/planner/accelerator.h"
+#include "tegula/cost/cluster.h"
 
 namespace tegula::planner {
 
 inline constexpr int64_t kMostDevices = int64_t{1} << 20;
 
-struct ClusterSpec {
-  Accelerator device;
-  int64_t n_devices = 1;
-};
-
-// "64xH100", or "H100" for one. Errors: no such accelerator (the nearest names), a number that is
-// none or not from 1 to 2^20.
+// Error: the nearest names; of accelerators that execute otherwise, why they have no layouts.
+Result<Accelerator> find_accelerator(std::string_view name, std::span<const Accelerator> own = {});
+// "64xH100", or "H100" for one. Errors: no such accelerator, a number that is none or not from 1 to
+// 2^20.
 Result<ClusterSpec> parse_cluster(std::string_view text, std::span<const Accelerator> own = {});
-
-// `size` ranks that are `stride` apart: ranks are numbered with tp innermost, then cp, dp and pp.
-struct RankGroup {
-  int64_t size = 1, stride = 1;
-};
-
-inline bool is_in_node(const ClusterSpec& cluster, const RankGroup& group) {
-  return group.size * group.stride <= cluster.device.devices_per_node;
-}
-// The link that a reduction or a gather over a group is bound by. Within a node: the inner one.
-// Over nodes: as many network cards as the group has ranks in a node, since each ring's crossing
-// may take another one, but never more than the inner link carries.
-Link link_of(const ClusterSpec& cluster, const RankGroup& group);
-// The link of a rank that sends to its neighbour, or to all others on its own: its card's.
-Link own_link(const ClusterSpec& cluster, const RankGroup& group);
 
 }  // namespace tegula::planner

@@ -19,7 +19,7 @@ constexpr Named kNamed[] = {{Collective::kAllReduce, "all-reduce"},
                             {Collective::kAllToAll, "all-to-all"}};
 constexpr double kMessages[] = {1e3, 1e6, 1e9};
 
-void explain_one(std::string& out, const ClusterSpec& c, const Named& n, const RankGroup& g,
+void explain_one(std::string& out, const ClusterSpec& c, const Named& n, const RankSpan& g,
                  double gamma) {
   const Link link = n.what == Collective::kAllToAll ? own_link(c, g) : link_of(c, g);
   print(out, "  %-15s", n.name);

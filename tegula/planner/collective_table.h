@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tegula/planner/collective.h"
+#include "tegula/cost/collective.h"
 
 namespace tegula::planner {
 

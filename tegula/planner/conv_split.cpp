@@ -1,8 +1,8 @@
 #include "tegula/planner/conv_split.h"
 
 #include "tegula/base/algorithm.h"
-#include "tegula/planner/efficiency.h"
-#include "tegula/planner/sustained.h"
+#include "tegula/cost/efficiency.h"
+#include "tegula/cost/sustained.h"
 
 namespace tegula::planner {
 
@@ -50,7 +50,7 @@ double halo_seconds(const MeshLinks& links, const ConvSplit& split, ConvDim dim,
   const Mesh& mesh = links.mesh();
   for (size_t a = 0; a < split.size(); ++a) {
     if (split[a] != dim || mesh.axes[a].size == 1) continue;
-    RankGroup group{mesh.axes[a].size, 1};
+    RankSpan group{mesh.axes[a].size, 1};
     for (size_t later = a + 1; later < mesh.axes.size(); ++later)
       group.stride *= mesh.axes[later].size;
     const Link link = own_link(links.cluster(), group);

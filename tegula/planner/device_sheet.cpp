@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tegula/base/amounts.h"
+#include "tegula/planner/cluster.h"
 #include "tegula/planner/nearest.h"
 
 namespace tegula::planner {
@@ -50,7 +51,7 @@ Result<Accelerator> make_accelerator(const DeviceSheet& sheet) {
   auto found = find_accelerator(sheet.like);
   if (!found.ok()) return invalid_argument(cat("[", sheet.name, "] ", found.error().message));
   Accelerator a = std::move(*found);
-  a.name = sheet.name, a.target = "", a.source = cat("the user, from ", sheet.like);
+  a.name = sheet.name, a.visible_bytes = 0, a.source = cat("the user, from ", sheet.like);
   std::set<std::string_view> set;
   for (const auto& [name, value] : sheet.numbers) {
     if (!(value > 0) || value > 1e12)

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "tegula/planner/accelerator.h"
+#include "tegula/cost/accelerator.h"
 
 namespace tegula::planner {
 

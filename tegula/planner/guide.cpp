@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tegula/planner/collective.h"
+#include "tegula/cost/collective.h"
 #include "tegula/planner/enumerate.h"
 #include "tegula/planner/print.h"
 

@@ -12,8 +12,8 @@
 //   T·h·(34 + 5·a·s/h) bytes a layer; with tp (10 + 24/tp + 5·a·s/(h·tp)); with sp all over tp.
 #pragma once
 
+#include "tegula/cost/work.h"
 #include "tegula/planner/layout.h"
-#include "tegula/planner/work.h"
 
 namespace tegula::planner {
 

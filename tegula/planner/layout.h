@@ -12,10 +12,10 @@
 #include <string_view>
 
 #include "tegula/base/memory.h"
+#include "tegula/cost/sustained.h"
 #include "tegula/planner/cluster.h"
 #include "tegula/planner/framework.h"
 #include "tegula/planner/model.h"
-#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 

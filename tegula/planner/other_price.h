@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tegula/planner/accelerator.h"
+#include "tegula/cost/accelerator.h"
 #include "tegula/planner/model.h"
 
 namespace tegula::planner {

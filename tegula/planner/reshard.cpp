@@ -139,7 +139,7 @@ MeshLinks::MeshLinks(Mesh mesh, ClusterSpec cluster)
 double MeshLinks::seconds(Collective what, double bytes, size_t axis) const {
   int64_t stride = 1;
   for (size_t a = axis + 1; a < mesh_.axes.size(); ++a) stride *= mesh_.axes[a].size;
-  const RankGroup group{mesh_.axes[axis].size, stride};
+  const RankSpan group{mesh_.axes[axis].size, stride};
   return seconds_on(cluster_, what, bytes, group);
 }
 

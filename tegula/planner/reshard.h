@@ -6,16 +6,16 @@
 // axes that split one dim the first is outermost (ir/sharding.h), so a dim is cut or joined on the
 // last of them alone. The plan is the shortest way through that graph [Dijkstra 1959], so never
 // dearer than gathering all and cutting again.
-// The edges: planner/collective.h, over the link of the axis's group on the cluster: ring for large
+// The edges: cost/collective.h, over the link of the axis's group on the cluster: ring for large
 // messages, minimum spanning tree for small ones, and for groups that cross nodes the hierarchy.
 // [Chan et al. 2007; Xu et al. 2021 (GSPMD), section 4.5]
 #pragma once
 
 #include <vector>
 
+#include "tegula/cost/collective.h"
 #include "tegula/ir/sharding.h"
 #include "tegula/planner/cluster.h"
-#include "tegula/planner/collective.h"
 
 namespace tegula::planner {
 
@@ -24,7 +24,7 @@ struct ReshardStep {
   Collective what = Collective::kAllGather;
   size_t axis = 0;
   AxisSharding from, to;  // on that axis
-  double bytes = 0;       // of the message, as planner/collective.h counts it
+  double bytes = 0;       // of the message, as cost/collective.h counts it
   double seconds = 0;
 };
 

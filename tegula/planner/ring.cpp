@@ -1,9 +1,9 @@
 #include "tegula/planner/ring.h"
 
 #include "tegula/base/algorithm.h"
-#include "tegula/planner/efficiency.h"
+#include "tegula/cost/efficiency.h"
+#include "tegula/cost/sustained.h"
 #include "tegula/planner/print.h"
-#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 

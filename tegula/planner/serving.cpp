@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/planner/collective.h"
+#include "tegula/cost/collective.h"
 #include "tegula/planner/enumerate.h"
 #include "tegula/planner/memory.h"
 #include "tegula/planner/print.h"
@@ -55,7 +55,7 @@ class ServeStep {
       else if (w.unit == Unit::kAttention)
         s.attention += times * w.flops;
   }
-  Seconds total() const { return planner::price(works_, c_.device, kExpected, job_.dtype); }
+  Seconds total() const { return tegula::price(works_, c_.device, kExpected, job_.dtype); }
   double comm(Collective what, double bytes, int64_t n, int64_t stride = 1) const {
     return seconds_of(c_, what, bytes, {n, stride}, kExpected);
   }

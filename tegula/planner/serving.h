@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tegula/cost/work.h"
 #include "tegula/planner/layout.h"
-#include "tegula/planner/work.h"
 
 namespace tegula::planner {
 

@@ -45,18 +45,18 @@ StepPricer::StepPricer(const ModelSpec& model, const ParamCount& params, const C
       flops_(token_flops(model, real(job.seqlen))) {}
 
 Link StepPricer::stage_link(const Layout& l) const {
-  const RankGroup next{2, l.tp * l.cp * l.dp};
+  const RankSpan next{2, l.tp * l.cp * l.dp};
   return reached(cluster_, own_link(cluster_, next), next, efficiency_);
 }
 
-double StepPricer::comm(Collective what, double bytes, const RankGroup& group) const {
+double StepPricer::comm(Collective what, double bytes, const RankSpan& group) const {
   return seconds_of(cluster_, what, bytes, group, efficiency_);
 }
 
 void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerPrice& p) const {
   const RankShape s = rank_shape(l, model_, job_);
   const double whole = s.element_bytes * s.tokens() * real(model_.d_model);
-  const RankGroup tp{l.tp, 1}, ep{l.ep, l.tp};
+  const RankSpan tp{l.tp, 1}, ep{l.ep, l.tp};
   const auto pair = [&](double bytes) {
     return l.sp ? comm(Collective::kAllGather, bytes, tp) +
                       comm(Collective::kReduceScatter, bytes, tp)
@@ -76,7 +76,7 @@ void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerP
 
 void StepPricer::price_context(const Layout& l, const LayerWork& work, LayerPrice& p) const {
   const RankShape s = rank_shape(l, model_, job_);
-  const RankGroup cp{l.cp, l.tp};
+  const RankSpan cp{l.cp, l.tp};
   const double kv_width =
       real(model_.kv_width() + model_.v_width()) / std::min(s.tp, real(model_.n_kv_heads));
   const double kv = s.element_bytes * s.tokens() * kv_width;
@@ -99,7 +99,7 @@ void StepPricer::price_context(const Layout& l, const LayerWork& work, LayerPric
     double sum = 0;
     for (const Work& w : list)
       if (w.unit == Unit::kAttention || w.unit == Unit::kAttentionBackward)
-        sum += planner::price(w, cluster_.device, efficiency_, job_.dtype).seconds;
+        sum += tegula::price(w, cluster_.device, efficiency_, job_.dtype).seconds;
     return sum;
   };
   p.cp_forward = ring(kv, attention(work.forward));
@@ -111,7 +111,7 @@ LayerPrice StepPricer::price_layer(const Layout& l) const {
   const LayerWork layer = layer_work(model_, s), embedding = embedding_work(model_, s),
                   head = head_work(model_, s);
   const auto seconds = [&](const std::vector<Work>& works) {
-    return planner::price(works, cluster_.device, efficiency_, job_.dtype);
+    return tegula::price(works, cluster_.device, efficiency_, job_.dtype);
   };
   LayerPrice p;
   p.forward = seconds(layer.forward);
@@ -242,10 +242,10 @@ void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& p
   const double n = real(s.layers), ranks = real(l.zero_ranks());
   const double dense = n * p.layer + p.first + (l.head_rank() == 0 ? p.last : 0),
                experts = n * p.experts;
-  const RankGroup all{l.zero_ranks(), l.tp}, same{l.zero_ranks() / l.ep, l.tp * l.ep};
+  const RankSpan all{l.zero_ranks(), l.tp}, same{l.zero_ranks() / l.ep, l.tp * l.ep};
   // The rank of the other pipeline that holds the same stage: as far as the ends are apart.
-  const RankGroup pair{2, l.zero_ranks() * l.tp * (l.pp - 1)};
-  const auto one = [&](Collective what, double bytes, const RankGroup& group) {
+  const RankSpan pair{2, l.zero_ranks() * l.tp * (l.pp - 1)};
+  const auto one = [&](Collective what, double bytes, const RankSpan& group) {
     const double within = comm(what, bytes, group);
     return l.copies() == 1 ? within : within + comm(what, bytes / real(group.size), pair);
   };

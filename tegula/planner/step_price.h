@@ -21,7 +21,7 @@
 #include <map>
 #include <tuple>
 
-#include "tegula/planner/collective.h"
+#include "tegula/cost/collective.h"
 #include "tegula/planner/memory.h"
 #include "tegula/planner/turns_clock.h"
 
@@ -77,7 +77,7 @@ class StepPricer {
   // The layout must have passed check_layout.
   StepPrice price(const Layout& layout);
   // Seconds of a collective with what its link reaches.
-  double comm(Collective what, double bytes, const RankGroup& group) const;
+  double comm(Collective what, double bytes, const RankSpan& group) const;
   const LayerPrice& layer(const Layout& layout);
   // Between neighbouring stages, what it reaches.
   Link stage_link(const Layout& layout) const;

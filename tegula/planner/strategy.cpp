@@ -1,10 +1,10 @@
 #include "tegula/planner/strategy.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/cost/efficiency.h"
+#include "tegula/cost/sustained.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
-#include "tegula/planner/efficiency.h"
-#include "tegula/planner/sustained.h"
 
 namespace tegula::planner {
 

@@ -59,7 +59,7 @@ TEST(Context, UlyssesSendsQueriesKeysValuesThereAndResultsBack) {
       const int64_t tokens = c.job.seqlen / cp;
       const double head = 2.0 * static_cast<double>(tokens) * 128;
       const auto copies = static_cast<double>(std::max<int64_t>(kv_heads, cp));
-      const RankGroup group{cp, 1};
+      const RankSpan group{cp, 1};
       const double there = pricer.comm(Collective::kAllToAll, head * (32 + 2 * copies), group),
                    back = pricer.comm(Collective::kAllToAll, head * 32, group);
       EXPECT_NEAR(p.cp_forward, there + back, 1e-12);

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "tegula/planner/accelerator.h"
 #include "tegula/planner/attention_access.h"
+#include "tegula/planner/cluster.h"
 #include "tegula/planner/model_presets.h"
 #include "tegula/planner/ring.h"
 

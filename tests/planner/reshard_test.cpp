@@ -202,7 +202,7 @@ TEST(Reshard, TakesTheCollectiveThatMovesLeast) {
 
 TEST(Reshard, SmallMessagesTakeTheTreeLargeOnesTheRingAndNodesAHierarchy) {
   const ClusterSpec c = *parse_cluster("64xH100");
-  const RankGroup in_node{8, 1}, across{64, 1}, one_each{8, 8};
+  const RankSpan in_node{8, 1}, across{64, 1}, one_each{8, 8};
   const double gamma = gamma_of(c.device);
   const double least = crossover_bytes(Collective::kAllReduce, 8, c.device.inside, gamma);
   for (const double bytes : {least / 4, least * 4}) {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "tegula/planner/collective.h"
+#include "tegula/cost/collective.h"
 #include "tegula/planner/model_presets.h"
 #include "tegula/planner/search.h"
 

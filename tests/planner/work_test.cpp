@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "tegula/cost/collective.h"
 #include "tegula/kernels/target.h"
-#include "tegula/planner/collective.h"
 #include "tegula/planner/layer_work.h"
 #include "tegula/planner/model_presets.h"
 #include "tegula/planner/other_kinds.h"
@@ -123,13 +123,13 @@ TEST(Accelerators, DataSheets) {
   }
   int known = 0;
   for (const Accelerator& a : accelerator_presets())
-    if (!a.target.empty()) {
-      const Target t = *find_target(a.target);
+    if (a.visible_bytes > 0) {
+      const Target t = *find_target(a.name);
       EXPECT_EQ(a.peak(Number::kBf16), t.bf16_flops_per_s);
       EXPECT_EQ(a.multiprocessors, t.multiprocessors);
       ++known;
     }
-  EXPECT_EQ(known, 5);  // a100, h100, h200, l4, rtx4090
+  EXPECT_EQ(known, 7);  // a100, h100, h200, a10g, l4, l40s, rtx4090
 }
 
 TEST(Accelerators, OtherKindsAreRefusedWithWhatIsMissing) {

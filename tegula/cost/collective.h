@@ -14,10 +14,10 @@
 // The lesser of ring and tree is taken, small messages by tree and large ones by ring.
 #pragma once
 
-#include "tegula/planner/cluster.h"
-#include "tegula/planner/efficiency.h"
+#include "tegula/cost/cluster.h"
+#include "tegula/cost/efficiency.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 enum class Collective : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 enum class Algorithm : uint8_t { kRing, kTree };
@@ -35,9 +35,9 @@ double seconds_of(Collective what, double bytes, int64_t n, Link link, double ga
 // Bytes that leave each rank by the ring.
 double bytes_sent(Collective what, double bytes, int64_t n);
 // The part that a link of the group gives of what its data sheet says.
-Link reached(const ClusterSpec& cluster, Link link, const RankGroup& group, const Efficiency& e);
+Link reached(const ClusterSpec& cluster, Link link, const RankSpan& group, const Efficiency& e);
 // Over the group's link, with it and the memory as far as they are reached.
-double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
+double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
                   const Efficiency& e);
 // By data sheets: a group within a node, or of one rank a node, by its link. One with several ranks
 // in each of several nodes also by the hierarchy, if that is faster: within nodes, between them
@@ -46,9 +46,8 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
 //   all-gather      all-gather of M/m between (each rank its share) + all-gather inside
 //   reduce-scatter  the other way round
 // k ranks of the group in each of m nodes.
-double seconds_on(const ClusterSpec& cluster, Collective what, double bytes,
-                  const RankGroup& group);
+double seconds_on(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group);
 // The message from which on the ring is the faster one; 0: always.
 double crossover_bytes(Collective what, int64_t n, Link link, double gamma = 0);
 
-}  // namespace tegula::planner
+}  // namespace tegula

@@ -14,7 +14,7 @@
 #include "tegula/base/result.h"
 #include "tegula/kernels/target.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 enum class Number : uint8_t { kF64, kF32, kTf32, kBf16, kF8, kI8 };
 inline constexpr int kNumbers = 6;
@@ -23,8 +23,6 @@ double bytes_of(Number n);
 // "bf16", "fp8", "f32", … Error: lists them.
 Result<Number> parse_number(std::string_view name);
 
-enum class AttentionKernel : uint8_t;  // sustained.h
-
 struct Link {
   double bytes_per_s = 0;  // one way, of one device
   double seconds = 0;      // latency of one message
@@ -32,14 +30,14 @@ struct Link {
 
 struct Accelerator {
   std::string name;
-  std::string target;  // the kernels' Target of that name; empty: there are no kernels for it
-  std::string source;  // what the numbers are from
+  std::string source;                 // what the numbers are from
   double flops_per_s[kNumbers] = {};  // by Number; 0: the device has not that type
-  double sparse = 1;
-  bool has_bf16 = true;  // else its numbers of two bytes are f16, at the same rate
+  bool has_bf16 = true;               // else its numbers of two bytes are f16, at the same rate
   double memory_bytes = 0, memory_bytes_per_s = 0;
+  int64_t visible_bytes = 0;    // of its memory, to programs; 0: the kernels are not planned for it
   double sram_bytes = 0;        // of one multiprocessor or core
   double l2_bytes = 0;          // shared by all of them
+  int capability = 0;           // CUDA's: 90 is 9.0; 0: another's device
   int64_t multiprocessors = 0;  // 0: products are not cut into tiles of whole ones
   int64_t devices_per_node = 1;
   Link inside, between;         // within a node, and a device's share of the network
@@ -47,14 +45,13 @@ struct Accelerator {
   double launch_s = 0;          // least time of an op
   double dollars_per_hour = 0;  // rent of one device; 0: not known
   // The shares that its kernels sustain (sustained.h): the share of the peak that large products
-  // reach at the full clock, the k at which they reach half of it, and what products alone leave of
-  // the clock.
+  // reach at the full clock, the k at which they reach half of it, what products alone leave of
+  // the clock, and what they are from.
   struct Sustained {
     double product = 0.75, k_half = 0, clock = 1;
+    std::string_view source = "not known: assumed";
   } sustained;
-  enum class Generation : uint8_t { kUnknown, kAmpere, kHopper } generation = Generation::kUnknown;
-  AttentionKernel attention = {};  // which one is usual
-  // Measured on a machine; else empty and 0, and efficiency.h's are taken. The share of the peak
+  // Measured on a machine; else empty and 0, and sustained.h's are taken. The share of the peak
   // products of so many rows reach, ascending; which of the bandwidth all ops.
   struct RowShare {
     double rows = 0, share = 0;
@@ -67,9 +64,10 @@ struct Accelerator {
   double ridge(Number n) const { return peak(n) / memory_bytes_per_s; }
 };
 
+// The rows of the table (devices.cpp), of which target_presets() are those that have kernels.
 std::span<const Accelerator> accelerator_presets();
-// By name, without regard to case and dashes ("H100", "h100-pcie"), among `own` and then the
-// presets. Error: the nearest names.
-Result<Accelerator> find_accelerator(std::string_view name, std::span<const Accelerator> own = {});
+// By name or another name of it, without regard to case and dashes ("H100", "h100-sxm"); null:
+// there is none.
+const Accelerator* find_preset(std::string_view name);
 
-}  // namespace tegula::planner
+}  // namespace tegula

@@ -1,10 +1,10 @@
-#include "tegula/planner/sustained.h"
+#include "tegula/cost/sustained.h"
 
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 namespace {
 
@@ -36,17 +36,12 @@ constexpr Curves kAmpereFlash1 = {{.33, 700}, {.28, 1000}, {.25, 700}, {.22, 100
 // Where nothing is known: what the first release of the planner took.
 constexpr Curves kUnknown = {{.66, 0}, {.54, 0}, {.66, 0}, {.54, 0}};
 
+constexpr int kAmpere = 80, kHopper = 90;  // compute capabilities
+
 const Curves& curves_of(const Accelerator& a, AttentionKernel kernel) {
-  if (kernel == AttentionKernel::kDefault) kernel = a.attention;
   const bool is_old = kernel == AttentionKernel::kFlash1;
-  switch (a.generation) {
-    case Accelerator::Generation::kUnknown:
-      return kUnknown;
-    case Accelerator::Generation::kAmpere:
-      return is_old ? kAmpereFlash1 : kAmpereFlash2;
-    case Accelerator::Generation::kHopper:
-      break;
-  }
+  if (a.capability == kAmpere) return is_old ? kAmpereFlash1 : kAmpereFlash2;
+  if (a.capability < kHopper) return kUnknown;
   return is_old ? kHopperFlash1 : kernel == AttentionKernel::kFlash2 ? kHopperFlash2 : kHopperCudnn;
 }
 
@@ -74,4 +69,4 @@ double clock_share(const Accelerator& a, double busy) {
 
 double large_product_share(const Accelerator& a) { return a.sustained.product * clock_share(a, 1); }
 
-}  // namespace tegula::planner
+}  // namespace tegula

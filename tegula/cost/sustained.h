@@ -13,12 +13,13 @@
 // bench/results/layouts in view.
 #pragma once
 
-#include "tegula/planner/accelerator.h"
+#include "tegula/cost/accelerator.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 // Whose flash attention: FlashAttention 1 [Dao et al. 2022], 2 [Dao 2023], 3 [Shah et al. 2024],
-// cuDNN's. kDefault: the device's.
+// cuDNN's. kDefault: what is usual on the device, FlashAttention 2 on Ampere, cuDNN's on later
+// ones.
 enum class AttentionKernel : uint8_t { kDefault, kFlash1, kFlash2, kFlash3, kCudnn };
 std::string_view kernel_name(AttentionKernel kernel);
 
@@ -31,4 +32,4 @@ double clock_share(const Accelerator& device, double busy);
 // The share that one large product after another reaches.
 double large_product_share(const Accelerator& device);
 
-}  // namespace tegula::planner
+}  // namespace tegula

@@ -1,10 +1,10 @@
-#include "tegula/planner/collective.h"
+#include "tegula/cost/collective.h"
 
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 namespace {
 
@@ -30,7 +30,7 @@ Terms terms_of(Collective what, Algorithm how, int64_t n) {
 }
 
 // Every pair of an all-to-all is on its own.
-Link link_for(const ClusterSpec& cluster, Collective what, const RankGroup& group) {
+Link link_for(const ClusterSpec& cluster, Collective what, const RankSpan& group) {
   return what == Collective::kAllToAll ? own_link(cluster, group) : link_of(cluster, group);
 }
 
@@ -48,12 +48,12 @@ double seconds_of(Collective what, double bytes, int64_t n, Link link, double ga
                   seconds_of(what, Algorithm::kTree, bytes, n, link, gamma));
 }
 
-Link reached(const ClusterSpec& cluster, Link link, const RankGroup& group, const Efficiency& e) {
+Link reached(const ClusterSpec& cluster, Link link, const RankSpan& group, const Efficiency& e) {
   link.bytes_per_s *= is_in_node(cluster, group) ? e.inside : e.between;
   return link;
 }
 
-double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
+double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
                   const Efficiency& e) {
   return seconds_of(what, bytes, group.size,
                     reached(cluster, link_for(cluster, what, group), group, e),
@@ -61,7 +61,7 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
 }
 
 double seconds_on(const ClusterSpec& cluster, Collective what, double bytes,
-                  const RankGroup& group) {
+                  const RankSpan& group) {
   const Link link = link_for(cluster, what, group);
   const double gamma = gamma_of(cluster.device);
   const double flat = seconds_of(what, bytes, group.size, link, gamma);
@@ -99,4 +99,4 @@ double crossover_bytes(Collective what, int64_t n, Link link, double gamma) {
   return slope > 0 ? latency / slope : HUGE_VAL;
 }
 
-}  // namespace tegula::planner
+}  // namespace tegula

@@ -8,9 +8,9 @@
 // taken as .85 (.6 to .95) of a card's rate.
 #pragma once
 
-#include "tegula/planner/accelerator.h"
+#include "tegula/cost/accelerator.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 struct Efficiency {
   double products = 1, attention = 1;  // of what the device sustains
@@ -23,4 +23,4 @@ inline constexpr Efficiency kExpected = {};
 inline constexpr Efficiency kFast = {1.1, 1.15, 0.95, 0.85, 0.95, 1};
 inline constexpr Efficiency kSlow = {0.85, 0.75, 0.8, 0.5, 0.6, 0};
 
-}  // namespace tegula::planner
+}  // namespace tegula

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "tegula/planner/efficiency.h"
-#include "tegula/planner/sustained.h"
+#include "tegula/cost/efficiency.h"
+#include "tegula/cost/sustained.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 enum class Unit : uint8_t { kMatmul, kAttention, kAttentionBackward, kRows };
 
@@ -59,4 +59,4 @@ WorkPrice price(const Work& work, const Accelerator& device, const Efficiency& e
 Seconds price(const std::vector<Work>& works, const Accelerator& device,
               const Efficiency& efficiency, Number dtype);
 
-}  // namespace tegula::planner
+}  // namespace tegula

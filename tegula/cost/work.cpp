@@ -1,10 +1,10 @@
-#include "tegula/planner/work.h"
+#include "tegula/cost/work.h"
 
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
 
-namespace tegula::planner {
+namespace tegula {
 
 namespace {
 
@@ -101,4 +101,4 @@ Seconds price(const std::vector<Work>& works, const Accelerator& a, const Effici
   return sum;
 }
 
-}  // namespace tegula::planner
+}  // namespace tegula
