@@ -24,25 +24,25 @@ README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/base": 2_400,  # with what lies in tegula/ itself
-    "tegula/ir": 3_800,
+    "tegula/ir": 3_700,
     "tegula/ops": 12_850,
-    "tegula/tile": 2_300,
-    "tegula/kernels": 800,  # their own headers, without KERNELS
-    "tegula/cost": 800,
+    "tegula/tile": 1_900,
+    "tegula/kernels": 550,  # their own headers, without KERNELS
+    "tegula/cost": 670,
     "tegula/passes": 8_700,
-    "tegula/passes/superopt": 300,
+    "tegula/passes/superopt": 2_380,
     "tegula/plan": 6_000,
-    "tegula/planner": 8_500,
+    "tegula/planner": 8_430,
     "tegula/models": 6_150,
     "tegula/io": 3_600,
     "tegula/text": 8_600,
     "tegula/runtime": 4_650,
     "tegula/comm": 2_700,  # transports with and without shared memory, launch, watch
     "tegula/train": 4_700,
-    "tegula/serve": 2_500,
-    "tegula/report": 400,
+    "tegula/serve": 2_220,
+    "tegula/report": 0,
     "cli": 7_800,
-    "python": 450,
+    "python": 0,
 }
 CORE = ("tegula", "cli", "python")
 KERNELS = ("tegula/kernels/cpu", "tegula/kernels/cuda")  # listed on their own
