@@ -155,9 +155,15 @@ void add_plan_model(const Command& app, int& exit_code) {
          {"bf16", "fp8", "f32", "tf32", "int8"});
   cmd.add_option("--fix", o.fixes,
                  "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
-                 "slices=,microbatch=,remat=,attention=,loss=,dtype=; several add up")
+                 "slices=,microbatch=,remat=,attention=,loss=,stages=,dtype=; several add up")
       .keep_all()
       .type_name("KEY=VALUE,…");
+  cmd.add_option(
+         "--stages-at", q.stages_at,
+         "Layers with which the stages of pp begin: 0,6; default: even; as --fix stages=6+6")
+      .default_str("")
+      .split_at(',')
+      .type_name("L,L,...");
   one_of(cmd.add_option("--keeps", o.keeps,
                         "What a layer keeps for backward: what tegula's own graph keeps, by its "
                         "plans, or 16 bits throughout, by the book; default: built, where it is"),
@@ -237,8 +243,8 @@ void add_plan_model(const Command& app, int& exit_code) {
   for (const char* of_serving : {"--prompt", "--output", "--batch"})
     cmd.flag(of_serving).needs(serve);
   for (const char* of_training :
-       {"--batch-tokens", "--keeps", "--optimizer", "--framework", "--guide", "--gantt", "--html",
-        "--baselines", "--tokens-total", "--explain"})
+       {"--batch-tokens", "--keeps", "--stages-at", "--optimizer", "--framework", "--guide",
+        "--gantt", "--html", "--baselines", "--tokens-total", "--explain"})
     serve.excludes(cmd.flag(of_training));
   cmd.callback([cmd, &exit_code] {
     std::string& fix = o.question.fix;
@@ -248,7 +254,7 @@ void add_plan_model(const Command& app, int& exit_code) {
     const bool has_devices = !o.question.gpus.empty() || !o.question.compare.empty();
     const bool is_dtype = fix.starts_with("dtype=") && fix.find(',') == fix.npos;
     for (const char* of_devices :
-         {"--fix", "--optimizer", "--framework", "--keeps", "--batch-tokens"})
+         {"--fix", "--stages-at", "--optimizer", "--framework", "--keeps", "--batch-tokens"})
       if (!has_devices && cmd.flag(of_devices).is_given() &&
           !(is_dtype && of_devices == std::string_view("--fix")))
         usage_error(cat(of_devices, " is of a plan for devices: give --gpus, too"));

@@ -10,6 +10,28 @@ namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
 
+// Layers of each stage, by their number or by the layers that they begin with.
+Status set_stages(const Question& q, const ModelSpec& model, const Pins& pins, Job& job) {
+  job.stages = pins.stages;
+  if (!q.stages_at.empty()) {
+    if (!job.stages.empty())
+      return invalid_argument("--stages-at and --fix stages= say the same: leave one out");
+    for (size_t s = 0; s < q.stages_at.size(); ++s)
+      job.stages.push_back((s + 1 < q.stages_at.size() ? q.stages_at[s + 1] : model.n_layers) -
+                           q.stages_at[s]);
+    if (q.stages_at[0] != 0 || *std::min_element(job.stages.begin(), job.stages.end()) < 1)
+      return invalid_argument(cat("--stages-at: stages of ", stages_name(job.stages),
+                                  " layers: give the layer of ", model.n_layers,
+                                  " that each begins with, ascending, the first 0"));
+  }
+  int64_t sum = 0;
+  for (const int64_t n : job.stages) sum += n;
+  if (!job.stages.empty() && sum != model.n_layers)
+    return invalid_argument(cat("--fix stages=", stages_name(job.stages), " are ", sum,
+                                " layers, and ", model.name, " has ", model.n_layers));
+  return {};
+}
+
 // Takes what the question says, else what the model was trained with, else a sequence a device.
 Status set_job(const Question& q, Answer& a) {
   Job& job = a.job;
@@ -21,6 +43,7 @@ Status set_job(const Question& q, Answer& a) {
   if (a.pins.flash) job.flash = *a.pins.flash;
   if (a.pins.kernel) job.kernel = *a.pins.kernel;
   job.loss = a.pins.loss;
+  TEGULA_TRY(set_stages(q, a.preset.model, a.pins, job));
   const ModelSpec& model = a.preset.model;
   job.framework = TEGULA_TRY(find_framework(q.framework));
   const bool is_own = !job.framework || job.framework->name == "tegula";
@@ -202,9 +225,9 @@ Status price(const Question& q, Answer& a) {
     return {};
   }
   if (q.serve) {
-    const Pins& p = a.pins;
-    if (p.dp || p.tp || p.pp || p.cp || p.ep || p.interleave || p.slices || p.microbatch ||
-        p.zero || p.sp || p.flash || p.loss || p.context || p.turns || p.remat)
+    Pins only;
+    only.dtype = a.pins.dtype;
+    if (a.pins != only)
       return invalid_argument(cat("--fix ", q.fix, ": with --serve only dtype can be fixed"));
     auto served = plan_serving(a.preset.model, a.params, *a.cluster, a.serve_job);
     if (!served.ok()) {

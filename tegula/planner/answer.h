@@ -15,9 +15,10 @@
 namespace tegula::planner {
 
 struct Question {
-  std::string model;  // a preset, a config.json, a folder
-  std::string gpus;   // "64xH100"; empty: the model alone
-  std::string fix;    // parse_pins
+  std::string model;               // a preset, a config.json, a folder
+  std::string gpus;                // "64xH100"; empty: the model alone
+  std::string fix;                 // parse_pins
+  std::vector<int64_t> stages_at;  // the layers that stages begin with; empty: not said
   std::string dtype = "bf16";
   bool has_dtype = false;                // it was said, and may not differ from what `fix` says
   int64_t seqlen = 0, batch_tokens = 0;  // 0: the model's own

@@ -146,6 +146,8 @@ Error why_none(const ModelSpec& model, const ClusterSpec& cluster, const Job& jo
   l.turns = pins.turns.value_or(Turns::kOneFOneB), l.interleave = pins.interleave.value_or(1);
   l.slices = pins.slices.value_or(l.turns == Turns::kTeraPipe ? 2 : 1);
   l.microbatch = pins.microbatch.value_or(1);
+  if (const auto stages = static_cast<int64_t>(job.stages.size()); stages > 0 && !pins.pp)
+    l.pp = stages / l.chunks();
   const int64_t others = l.tp * l.pp * l.cp, n = cluster.n_devices;
   if (pins.dp) {
     l.dp = *pins.dp;

@@ -47,7 +47,7 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
   const Layout& l = p.layout;
   const RankParams r = rank_params(a.preset.model, a.params, l);
   const StateBytes s = state_bytes(a.job, a.preset.model);
-  const RankStages held = stages_of(l, p.worst_stage, p.stage_layers, p.last_layers);
+  const RankStages held = stages_of(a.preset.model, a.job, l, p.worst_stage);
   const int64_t shards = l.zero_ranks() * l.copies();
   StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
   const ActivationBytes& act = pricer.layer(l).activations;
@@ -90,14 +90,14 @@ void explain_step(std::string& out, const Answer& a, const StepPrice& p) {
   print(out, "a step by %s\n", to_string(l).c_str());
   print(
       out,
-      "  %lld micro-batches of %lld sequences%s; %lld layers a stage, %lld where the head is\n"
+      "  %lld micro-batches of %lld sequences%s; stages of %s\n"
       "  a layer: forward %.6g s, gradients of inputs %.6g, of weights %.6g, computed again %.6g\n"
       "  its waits: tp %.6g and %.6g s, cp %.6g and %.6g, experts %.6g each way\n",
       static_cast<long long>(n_microbatches(a.job, l)), static_cast<long long>(l.microbatch),
       l.slices > 1 ? cat(" in ", l.slices, " slices, of one of which what follows is").c_str() : "",
-      static_cast<long long>(p.stage_layers), static_cast<long long>(p.last_layers),
-      r.forward.total(), r.input_backward.total(), r.weight_backward.total(), r.recompute.total(),
-      r.tp_forward, r.tp_backward + r.tp_recompute, r.cp_forward, r.cp_backward, r.ep);
+      stages_text(a.preset.model, a.job, l).c_str(), r.forward.total(), r.input_backward.total(),
+      r.weight_backward.total(), r.recompute.total(), r.tp_forward, r.tp_backward + r.tp_recompute,
+      r.cp_forward, r.cp_backward, r.ep);
   const std::pair<const char*, double> parts[] = {{"compute", w.compute},
                                                   {"memory traffic", w.memory},
                                                   {"launches", w.launch},

@@ -27,6 +27,12 @@ constexpr Framework torch(std::string_view name, bool one_by_one, bool is_sharde
   return f;
 }
 
+constexpr Framework torchtitan() {
+  Framework f = torch("torchtitan", false, true);
+  f.counts_ends = true;
+  return f;
+}
+
 constexpr Framework fused(std::string_view name, double gradient_bytes, double hides) {
   Framework f;
   f.name = name, f.gradient_bytes = gradient_bytes, f.hides = hides;
@@ -41,7 +47,7 @@ constexpr Framework kFrameworks[] = {
     torch("torch-compile", false, false),
     torch("transformers", true, false, 4),
     torch("fsdp", true, true),
-    torch("torchtitan", false, true),
+    torchtitan(),
     fused("megatron", 4, 0),
     fused("deepspeed", 2, kMostly),
 };

@@ -33,6 +33,8 @@ struct Framework {
   int norm_passes = 1;            // over its input, forward; of those that are one by one
   // Whose weights are f32 and multiplied as copies of two bytes; else they have two themselves.
   bool has_f32_weights = false;
+  // Stages of a pipeline: the table and the head count as a layer each (stages.h).
+  bool counts_ends = false;
   bool is_sharded = false;    // fully_shard: its copies are gathered ones
   double gradient_bytes = 2;  // with weights of two bytes
   // Logits: bytes of an element that live at once, where they are whole, and those that its

@@ -46,8 +46,8 @@ constexpr SizeKey kSizeKeys[] = {{"dp", &Pins::dp},         {"tp", &Pins::tp},
                                  {"pp", &Pins::pp},         {"cp", &Pins::cp},
                                  {"ep", &Pins::ep},         {"interleave", &Pins::interleave},
                                  {"slices", &Pins::slices}, {"microbatch", &Pins::microbatch}};
-constexpr std::string_view kOtherKeys[] = {"zero",  "sp",        "context", "schedule",
-                                           "remat", "attention", "loss",    "dtype"};
+constexpr std::string_view kOtherKeys[] = {"zero",      "sp",   "context", "schedule", "remat",
+                                           "attention", "loss", "dtype",   "stages"};
 
 Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   for (const SizeKey& k : kSizeKeys)
@@ -75,6 +75,13 @@ Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   } else if (key == "loss") {
     constexpr std::string_view kLosses[] = {"fused", "chunked", "whole"};
     pins.loss = static_cast<Loss>(TEGULA_TRY(parse_choice(key, value, kLosses)));
+  } else if (key == "stages") {
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find('+', begin), value.size());
+      pins.stages.push_back(
+          TEGULA_TRY(parse_size(key, value.substr(begin, end - begin), 1, kMostDegree)));
+      begin = end + 1;
+    }
   } else if (key == "dtype") {
     pins.dtype = TEGULA_TRY(parse_number(value));
   } else {
@@ -189,6 +196,12 @@ std::string_view context_name(ContextCut context) {
 }
 std::string_view remat_name(Remat remat) { return kRematNames[static_cast<int>(remat)]; }
 
+std::string stages_name(const std::vector<int64_t>& stages) {
+  std::string text;
+  for (const int64_t n : stages) text += cat(text.empty() ? "" : "+", n);
+  return text;
+}
+
 std::string to_string(const Layout& l) {
   std::string text = cat("dp ", l.dp, " tp ", l.tp, " pp ", l.pp, " cp ", l.cp);
   if (l.cp > 1 && l.context != ContextCut::kZigzag) text += cat(" ", context_name(l.context));
@@ -273,6 +286,10 @@ Status check_turns(const Layout& l, const ModelSpec& m, const Job& job) {
     return invalid_argument(cat("n_layers ", m.n_layers, " is less than pp ", l.pp,
                                 l.interleave > 1 ? " · interleave " : " · stages of a rank ",
                                 l.chunks()));
+  if (const auto n = static_cast<int64_t>(job.stages.size()); n > 0 && l.pp * l.chunks() != n)
+    return invalid_argument(cat("stages ", stages_name(job.stages), " are ", n, ", and pp ", l.pp,
+                                l.chunks() > 1 ? cat(" of ", l.chunks(), " chunks") : "", " has ",
+                                l.pp * l.chunks()));
   if (l.slices > 1 && m.kind != ModelKind::kDecoder)
     return invalid_argument(cat("slices ", l.slices, ": only a decoder's tokens go in slices"));
   const bool is_interleaved = l.turns == Turns::kInterleaved;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tegula/base/memory.h"
 #include "tegula/cost/sustained.h"
@@ -95,6 +96,7 @@ struct Job {
   Optimizer optimizer = Optimizer::kAdam;
   std::optional<Loss> loss;
   const Framework* framework = nullptr;  // framework.h; null: mixed precision by the book
+  std::vector<int64_t> stages;           // layers of each stage; empty: even (stages.h)
   bool is_built = false;  // a layer keeps what the project's own graph does (built_saves.h), not
                           // what mixed precision by the book does
   // Where it has a layer, its bytes are these instead (live_table.h). Null: none.
@@ -123,6 +125,8 @@ struct Pins {
   std::optional<Turns> turns;
   std::optional<Remat> remat;
   std::optional<Number> dtype;
+  std::vector<int64_t> stages;  // Job's
+  friend bool operator==(const Pins&, const Pins&) = default;
 };
 // "tp=8,pp=16,zero=1,sp=true,schedule=one_f_one_b,remat=full,attention=flash,dtype=bf16". Errors
 // name the key or value, and what there is.
@@ -135,6 +139,8 @@ Status check_layout(const Layout& layout, const ModelSpec& model, const ClusterS
 bool can_be_sharded_so(const Layout& layout, const Job& job);
 // Checks, of these, how cp may cut a sequence.
 Status check_context(const Layout& layout, const ModelSpec& model, const Job& job);
+// "6+6".
+std::string stages_name(const std::vector<int64_t>& stages);
 // Checks, of these, what a schedule wants of stages, micro-batches and slices.
 Status check_turns(const Layout& layout, const ModelSpec& model, const Job& job);
 // Refuses what no layout could mend: a batch that is no whole number of sequences, a type that the

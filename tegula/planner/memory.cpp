@@ -151,16 +151,6 @@ double layers_in_flight(const Layout& l, int64_t m, int64_t stage, int64_t n_lay
   return 0;
 }
 
-RankStages stages_of(const Layout& l, int64_t rank, int64_t each, int64_t last) {
-  const auto layers = [&](int64_t stage) { return stage == l.head_rank() ? last : each; };
-  RankStages s{layers(rank), layers(rank), rank == 0, rank == l.head_rank()};
-  if (l.copies() == 1) return s;
-  const int64_t other = l.pp - 1 - rank;
-  s.layers += layers(other), s.in_a_stage = std::max(s.in_a_stage, layers(other));
-  s.has_first |= other == 0, s.has_last |= other == l.head_rank();
-  return s;
-}
-
 MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, const RankParams& p,
                          const ActivationBytes& a, int64_t rank, const RankStages& s) {
   const double n = real(s.layers);

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "tegula/planner/layer_work.h"
+#include "tegula/planner/stages.h"
 #include "tegula/planner/timeline.h"
 
 namespace tegula::planner {
@@ -61,15 +62,6 @@ ActivationBytes activation_bytes(const ModelSpec& model, const LayerLive& live,
 // `n_layers` layers.
 double layers_in_flight(const Layout& layout, int64_t n_microbatches, int64_t rank,
                         int64_t n_layers);
-
-// The stages that a rank of the pipeline holds.
-struct RankStages {
-  int64_t layers = 0;      // all
-  int64_t in_a_stage = 0;  // of its largest stage
-  bool has_first = false, has_last = false;
-};
-// `each`, `last`: layers of every stage but the one with the head, and of that.
-RankStages stages_of(const Layout& layout, int64_t rank, int64_t each, int64_t last);
 
 MemoryBytes stage_memory(const ModelSpec& model, const Layout& layout, const Job& job,
                          const RankParams& params, const ActivationBytes& activations, int64_t rank,

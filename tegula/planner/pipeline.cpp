@@ -10,7 +10,7 @@ constexpr int64_t kMostEntries = int64_t{1} << 21;
 
 double real(int64_t n) { return static_cast<double>(n); }
 
-// One of a rank's stages: an even share of its layers, and the head on the last of all.
+// One of a rank's stages: its layers, and the head on the last of all.
 StagePrice stage_price(const LayerPrice& p, double layers, bool is_last,
                        const MemoryBytes& memory) {
   StagePrice s;
@@ -46,10 +46,8 @@ Result<PipelineRun> run_pipeline(StepPricer& pricer, const StepPrice& price) {
   const LayerPrice& p = pricer.layer(l);
   std::vector<StagePrice> stages;
   for (int64_t stage = 0; stage < n_stages; ++stage) {
-    const bool has_head = run.schedule.rank_of(static_cast<int>(stage), 0) == l.head_rank();
-    const int64_t layers = has_head ? price.last_layers : price.stage_layers;
-    stages.push_back(
-        stage_price(p, real(layers) / real(per_rank), stage == n_stages - 1, price.memory));
+    const int64_t layers = layers_of_stage(pricer.model(), pricer.job(), l, stage);
+    stages.push_back(stage_price(p, real(layers), stage == n_stages - 1, price.memory));
   }
   run.chain = chain_of(run.schedule, stages);
   const Link link = pricer.stage_link(l);

@@ -70,9 +70,14 @@ Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) 
                                  {"optimizer", w.optimizer},
                                  {"bubble", w.bubble}}));
   Json::Array stages;
-  for (const StageMemory& s : StepPricer(a.preset.model, a.params, *a.cluster, a.job).stages(p))
+  for (const StageMemory& s :
+       StepPricer(a.preset.model, a.params, *a.cluster, a.job).stages(p.layout))
     stages.push_back(Json::object({{"layers", s.layers}, {"memory", memory_json(s.memory)}}));
   j.set("stages", std::move(stages));
+  Json::Array layers;
+  for (int64_t s = 0; s < p.layout.pp * p.layout.chunks(); ++s)
+    layers.emplace_back(layers_of_stage(a.preset.model, a.job, p.layout, s));
+  j.set("stage_layers", std::move(layers));
   j.set("bound_by", p.bound_by());
   return j;
 }

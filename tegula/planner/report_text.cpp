@@ -100,6 +100,21 @@ void layout_rows(std::string& out, const Answer& a) {
   }
 }
 
+void stage_rows(std::string& out, const Answer& a, const Layout& l) {
+  print(out, "stages      %s\n", stages_text(a.preset.model, a.job, l).c_str());
+  int64_t rank = 0;
+  for (const StageMemory& s : StepPricer(a.preset.model, a.params, *a.cluster, a.job).stages(l)) {
+    const MemoryBytes& m = s.memory;
+    print(
+        out,
+        "  %10lld  %lld layers: weights %.2f GB, gradients %.2f, optimizer %.2f, activations %.2f, "
+        "temporaries %.2f%s: %.2f\n",
+        static_cast<long long>(rank++), static_cast<long long>(s.layers), m.weights / 1e9,
+        m.gradients / 1e9, m.optimizer / 1e9, m.activations / 1e9, m.temporaries / 1e9,
+        copies_text(m).c_str(), m.total() / 1e9);
+  }
+}
+
 void best_in_detail(std::string& out, const Answer& a) {
   const StepPrice& p = a.found.best[0];
   const MemoryBytes& m = p.memory;
@@ -113,6 +128,7 @@ void best_in_detail(std::string& out, const Answer& a) {
     out +=
         "            activations and temporaries by the plans of a few layers of the graph "
         "itself\n";
+  if (p.layout.pp > 1) stage_rows(out, a, p.layout);
   const Waterfall& w = p.seconds;
   const std::pair<const char*, double> parts[] = {
       {"compute", w.compute},    {"memory traffic", w.memory}, {"launches", w.launch},

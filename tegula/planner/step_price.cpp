@@ -14,8 +14,9 @@ double beyond(double seconds, double hidden_under) { return std::max(0.0, second
 
 // A micro-batch, or a slice of one, on the slowest stage.
 struct StepPricer::Stage {
-  int64_t layers = 0, last_layers = 0;
-  bool is_last = false;                // the head's stage is the slowest
+  int64_t layers = 0;                  // the most of any
+  double others = 0;                   // what all others take, in times of this one
+  bool is_last = false;                // it has the head
   Seconds forward, backward, weights;  // backward: of inputs, with what is computed again
   double tp = 0, cp = 0, ep = 0;
   double comm_forward = 0, comm_backward = 0;
@@ -146,33 +147,31 @@ const LayerPrice& StepPricer::layer(const Layout& l) {
   return layers_.emplace(key, price_layer(l)).first->second;
 }
 
-// Layers are dealt so that the slowest stage is as fast as it can be: the one that has the head may
-// have fewer. A rank of opposite pipelines runs its two stages in turns, and half of each counts.
-StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p) const {
+const Dealt& StepPricer::dealt(const Layout& l) {
+  const std::tuple key{l.pp, l.turns, l.interleave};
+  const auto found = dealt_.find(key);
+  if (found != dealt_.end()) return found->second;
+  return dealt_.emplace(key, deal(model_, job_, l)).first->second;
+}
+
+// A rank of opposite pipelines runs its two stages in turns, and half of each counts.
+StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p) {
   Stage s;
   const double layer_s = p.forward.total() + p.input_backward.total() + p.weight_backward.total() +
                          p.recompute.total() + p.tp_forward + p.tp_backward + p.tp_recompute +
                          p.cp_forward + p.cp_backward + 2 * p.ep;
   const double head_s = p.last_forward.total() + p.last_input_backward.total() +
                         p.last_weight_backward.total() + p.tp_last;
-  const int64_t n = model_.n_layers, step = l.chunks();
-  const double share = l.copies() == 2 ? 0.5 : 1;  // of the head's stage, on the rank that has it
-  double best = HUGE_VAL;
-  const int64_t least = (n + l.pp - 1) / l.pp;
-  for (int64_t each = (least + step - 1) / step * step; each <= n + step; each += step) {
-    const int64_t last = l.pp == 1 ? n : std::max<int64_t>(0, n - (l.pp - 1) * each);
-    if (last > each && l.pp > 1) continue;
-    const double others = l.pp == 1 ? 0 : real(each) * layer_s;
-    const double with_head = share * (real(last) * layer_s + head_s) + (1 - share) * others;
-    const double slowest = std::max(others, with_head);
-    if (slowest < best) {
-      best = slowest;
-      s.layers = l.pp == 1 ? n : each, s.last_layers = last, s.is_last = with_head >= others;
-    }
-    if (others >= best || l.pp == 1) break;
+  const double share = l.copies() == 2 ? 0.5 : 1;
+  const Dealt& dealt = this->dealt(l);
+  double all = 0, slowest = -1, count = 0;
+  for (const auto& [held, ranks] : dealt.kinds) {
+    const double t = share * (real(held.layers) * layer_s + (held.has_last ? head_s : 0));
+    all += real(ranks) * t;
+    if (t <= slowest) continue;
+    slowest = t, count = share * real(held.layers), s.is_last = held.has_last;
   }
-  const double count =
-      s.is_last ? share * real(s.last_layers) + (1 - share) * real(s.layers) : real(s.layers);
+  s.layers = dealt.most_in_a_stage, s.others = all / slowest - 1;
   s.forward = p.forward * count;
   s.backward = p.input_backward * count;
   s.backward += p.recompute * count;
@@ -193,7 +192,7 @@ StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p
 
 void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage& s,
                               StepPrice& price) {
-  const double m = real(n_microbatches(job_, l) * l.slices), fill = real(l.pp - 1);
+  const double m = real(n_microbatches(job_, l) * l.slices), fill = s.others;
   Waterfall& w = price.seconds;
   Seconds all = s.forward;
   all += s.backward, all += s.weights;
@@ -201,7 +200,7 @@ void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage&
   w.tp = m * s.tp, w.cp = m * s.cp, w.ep = m * s.ep;
   if (l.pp == 1) return;
   const double v = real(l.chunks());
-  w.bubble = fill * s.total() / v;
+  w.bubble = (l.interleave > 1 ? real(l.pp - 1) / v : fill) * s.total();
   if (l.turns == Turns::kZeroBubble)
     w.bubble =
         fill * beyond(s.forward_s() + s.backward.total() + s.comm_backward, s.weights.total()) +
@@ -214,8 +213,8 @@ void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage&
   const double hop = link.seconds + p.boundary_bytes / link.bytes_per_s;
   // Sends of 1F1B wait for each other; those of one chunk or stage hide behind the other's work.
   w.pp = v > 1 || l.copies() == 2
-             ? 2 * hop * fill + m * beyond(2 * v * hop, efficiency_.overlap * s.total())
-             : 2 * hop * (m + fill);
+             ? 2 * hop * real(l.pp - 1) + m * beyond(2 * v * hop, efficiency_.overlap * s.total())
+             : 2 * hop * (m + real(l.pp - 1));
 }
 
 void StepPricer::add_list_bubble(const Layout& l, const Stage& s, StepPrice& price) {
@@ -300,27 +299,22 @@ void StepPricer::add_copies(const Layout& l, double weights, StepPrice& price) c
   price.seconds.memory += bytes / (cluster_.device.memory_bytes_per_s * efficiency_.memory);
 }
 
-void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& price) const {
+void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& price) {
   const RankParams params = rank_params(model_, params_, l);
   double most = -1;
-  // Between the second stage and the last one a stage never holds more than the one before it, but
-  // for Chimera, whose ranks hold more up to the middle.
-  for (const int64_t stage : {int64_t{0}, int64_t{1}, l.pp / 2, l.pp - 1}) {
-    if (stage >= l.pp) continue;
-    const RankStages held = stages_of(l, stage, price.stage_layers, price.last_layers);
-    const MemoryBytes b = stage_memory(model_, l, job_, params, p.activations, stage, held);
-    if (b.total() > most) most = b.total(), price.memory = b, price.worst_stage = stage;
+  for (const auto& [rank, held] : dealt(l).telling) {
+    const MemoryBytes b = stage_memory(model_, l, job_, params, p.activations, rank, held);
+    if (b.total() > most) most = b.total(), price.memory = b, price.worst_stage = rank;
   }
 }
 
-std::vector<StageMemory> StepPricer::stages(const StepPrice& price) {
-  const Layout& l = price.layout;
+std::vector<StageMemory> StepPricer::stages(const Layout& l) {
   const RankParams params = rank_params(model_, params_, l);
   std::vector<StageMemory> all;
-  for (int64_t stage = 0; stage < l.pp; ++stage) {
-    const RankStages held = stages_of(l, stage, price.stage_layers, price.last_layers);
+  for (int64_t rank = 0; rank < l.pp; ++rank) {
+    const RankStages held = stages_of(model_, job_, l, rank);
     all.push_back(
-        {held.layers, stage_memory(model_, l, job_, params, layer(l).activations, stage, held)});
+        {held.layers, stage_memory(model_, l, job_, params, layer(l).activations, rank, held)});
   }
   return all;
 }
@@ -330,7 +324,6 @@ StepPrice StepPricer::price(const Layout& l) {
   StepPrice price;
   price.layout = l;
   const Stage stage = slowest_stage(l, p);
-  price.stage_layers = stage.layers, price.last_layers = stage.last_layers;
   add_pipeline(l, p, stage, price);
   add_data_parallel(l, stage, price);
   add_memory(l, p, price);

@@ -1,6 +1,7 @@
 // Seconds and bytes of a training step under a layout.
 //
 //   step = m·t + bubble + exposed dp + optimizer,   t: the slowest stage's micro-batch, F + B + W
+// Where other stages are faster p−1 is Σ of theirs over t (at least, where the last is slowest).
 //   bubble: GPipe, 1F1B (p−1)·t; interleaved (p−1)/v·t; TeraPipe (p−1)·t of one slice; zero bubble
 //     (p−1)·(F + B − W), and W more for each micro-batch that m lacks of p, its second form
 //     (p−1)·max(F, F + B − 2W) [Narayanan et al. 2021, section 2.2; Li et al. 2021; Qi et al. 2023,
@@ -41,7 +42,6 @@ struct StepPrice {
   Waterfall seconds;
   MemoryBytes memory;  // of the worst stage
   int64_t worst_stage = 0;
-  int64_t stage_layers = 0, last_layers = 0;  // of every stage but the head's; of that
   double together = 1;  // share of their time that parts that go together take (DualPipe)
   double flops_model = 0, flops_hw = 0;  // of the step, all devices
 
@@ -62,7 +62,7 @@ struct LayerPrice {
   ActivationBytes activations;
 };
 
-// A stage and what its rank holds.
+// A rank of the pipeline and what it holds.
 struct StageMemory {
   int64_t layers = 0;
   MemoryBytes memory;
@@ -81,22 +81,24 @@ class StepPricer {
   const LayerPrice& layer(const Layout& layout);
   // Between neighbouring stages, what it reaches.
   Link stage_link(const Layout& layout) const;
-  // Every stage of a priced layout.
-  std::vector<StageMemory> stages(const StepPrice& price);
+  // Every rank of a layout's pipeline.
+  std::vector<StageMemory> stages(const Layout& layout);
   const Job& job() const { return job_; }
+  const ModelSpec& model() const { return model_; }
 
  private:
   struct Stage;
   LayerPrice price_layer(const Layout& layout) const;
   void price_context(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
   void price_layer_comm(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
-  Stage slowest_stage(const Layout& layout, const LayerPrice& p) const;
+  const Dealt& dealt(const Layout& layout);
+  Stage slowest_stage(const Layout& layout, const LayerPrice& p);
   void add_pipeline(const Layout& layout, const LayerPrice& p, const Stage& stage,
                     StepPrice& price);
   void add_list_bubble(const Layout& layout, const Stage& stage, StepPrice& price);
   void add_data_parallel(const Layout& layout, const Stage& stage, StepPrice& price) const;
   void add_copies(const Layout& layout, double weights, StepPrice& price) const;
-  void add_memory(const Layout& layout, const LayerPrice& p, StepPrice& price) const;
+  void add_memory(const Layout& layout, const LayerPrice& p, StepPrice& price);
 
   using Key = std::tuple<int64_t, int64_t, ContextCut, int64_t, int64_t, int64_t, bool, Remat>;
   const ModelSpec& model_;
@@ -106,6 +108,7 @@ class StepPricer {
   Efficiency efficiency_;
   TokenFlops flops_;
   std::map<Key, LayerPrice> layers_;
+  std::map<std::tuple<int64_t, Turns, int64_t>, Dealt> dealt_;
   TurnsClock clock_;
 };
 

@@ -58,6 +58,10 @@ TEST(Pipeline, MicroBatchesInFlightAreTheLists) {
   });
 }
 
+double head_of(const LayerPrice& p) {
+  return p.last_forward.total() + p.last_input_backward.total() + p.last_weight_backward.total();
+}
+
 // With stages alike and messages for nothing: of a model of layers alone, in the planner's terms.
 TEST(Pipeline, BubblesAreTheLists) {
   ModelSpec model = find_model_preset("gpt3-13b")->model;
@@ -73,7 +77,7 @@ TEST(Pipeline, BubblesAreTheLists) {
       l.remat = remat;
       StepPricer pricer(model, *count_params(model), cluster, job);
       const StepPrice price = pricer.price(l);
-      ASSERT_EQ(price.stage_layers, 48 / l.pp);
+      ASSERT_EQ(stages_of(model, job, l, 0).layers, 48 / l.pp * l.copies());
       const LayerPrice& layer = pricer.layer(l);
       // All stages as slow as the last, which has the head (here next to nothing); of opposite
       // pipelines a rank runs that stage for half of its micro-batches.
@@ -86,20 +90,20 @@ TEST(Pipeline, BubblesAreTheLists) {
           n * layer.weight_backward.total() + head * layer.last_weight_backward.total()};
       const double ideal = m * static_cast<double>(l.slices) * v * (times.f + times.b + times.w);
       const Simulated simulated = testing::run(s, times);
-      EXPECT_NEAR(price.seconds.bubble, simulated.step_s - ideal, 1e-9 * ideal);
+      // At most the head is missing on the others.
+      const double waits = simulated.step_s - ideal,
+                   heads = (static_cast<double>(l.pp) - 1) * head_of(layer);
+      EXPECT_LE(price.seconds.bubble, waits + 1e-9 * ideal);
+      EXPECT_GE(price.seconds.bubble, waits - heads - 1e-9 * ideal);
     }
   });
 }
 
-double head_of(const LayerPrice& p) {
-  return p.last_forward.total() + p.last_input_backward.total() + p.last_weight_backward.total();
-}
-
 // The step entry by entry, where only the last stage has the head, and messages are sent. The
-// closed form has all stages as slow as the rank with the head: too slow is what fills and drains
-// the pipeline, by the head's share (of the V, whose list is not split so, all that waits), and a
-// message that hides. Of opposite pipelines it has all ranks at the mean of their two stages, from
-// which each differs by half a head: a list ends no later than with all entries as slow as the
+// closed form may have all stages as slow as the rank with the head: too slow is what fills and
+// drains the pipeline, by the head's share (of the V, whose list is not split so, all that waits),
+// and a message that hides. Of opposite pipelines it has all ranks at the mean of their two stages,
+// from which each differs by half a head: a list ends no later than with all entries as slow as the
 // slowest, nor sooner than with all as fast as the fastest.
 void expect_near_closed_form(StepPricer& pricer, const StepPrice& price) {
   const auto run = run_pipeline(pricer, price);
@@ -110,14 +114,39 @@ void expect_near_closed_form(StepPricer& pricer, const StepPrice& price) {
                        p.cp_forward + p.cp_backward + 2 * p.ep;
   const bool is_pair = price.layout.copies() == 2;
   const double head = (head_of(p) + p.tp_last) / (is_pair ? 2 : 1);
-  ASSERT_EQ(price.stage_layers, price.last_layers);
-  const double share = head / (static_cast<double>(price.stage_layers) * layer + head);
+  const int64_t n = pricer.model().n_layers / price.layout.pp;
+  ASSERT_EQ(n * price.layout.pp, pricer.model().n_layers);
+  const double share = head / (static_cast<double>(n) * layer + head);
   const double closed = price.step_s() - price.seconds.dp - price.seconds.optimizer;
   const double late = is_pair ? share * closed : 0;
   const double waits =
       (price.layout.turns == Turns::kZeroBubbleV ? 1 : share) * price.seconds.bubble;
   EXPECT_LE(run->simulated.step_s, closed + late);
   EXPECT_GE(run->simulated.step_s, closed - (is_pair ? late : waits) - price.seconds.pp);
+}
+
+// Stages that differ: a pipeline fills by those that are faster.
+TEST(Pipeline, UnequalStagesEntryByEntry) {
+  const ModelSpec model = find_model_preset("llama3-8b")->model;
+  ClusterSpec cluster = *parse_cluster("4xH100");
+  cluster.device.inside = {1e30, 0};
+  for (const std::vector<int64_t>& stages :
+       {std::vector<int64_t>{8, 8, 8, 8}, {11, 8, 9, 4}, {3, 9, 18, 2}, {1, 1, 1, 29}})
+    for (const Turns turns : {Turns::kGpipe, Turns::kOneFOneB}) {
+      Job job;
+      job.seqlen = 8192, job.batch_tokens = job.seqlen * 16, job.stages = stages;
+      StepPricer pricer(model, *count_params(model), cluster, job);
+      const StepPrice price = pricer.price(layout_of(turns, 4, 1));
+      const auto run = run_pipeline(pricer, price);
+      ASSERT_TRUE(run.ok());
+      const double closed = price.step_s() - price.seconds.optimizer;
+      EXPECT_LE(run->simulated.step_s, closed * (1 + 1e-9));
+      EXPECT_GE(run->simulated.step_s, closed - price.seconds.bubble);
+      // In one direction of 1F1B a slow stage before others has its own forward parts to do.
+      if (stages[3] >= 8) EXPECT_NEAR(run->simulated.step_s, closed, 1e-9 * closed);
+      for (const StageMemory& s : pricer.stages(price.layout))
+        EXPECT_LE(s.memory.total(), price.peak_bytes());
+    }
 }
 
 TEST(Pipeline, RealLayoutsEntryByEntry) {
@@ -161,8 +190,7 @@ TEST(Pipeline, WaitsAndMemoryAreThePapers) {
   ASSERT_EQ(by.size(), std::size(kTurns));
   const StepPrice& tera = by[Turns::kTeraPipe];
   // Half of the tokens take half of the time where nothing is launched.
-  EXPECT_DOUBLE_EQ(tera.seconds.bubble,
-                   (p - 1) * ((f + b + w) / 2 + head_of(pricer.layer(tera.layout))));
+  EXPECT_DOUBLE_EQ(tera.seconds.bubble, (p - 1) * (f + b + w) / 2);
   EXPECT_DOUBLE_EQ(tera.memory.activations, m * one);
   const StepPrice& v = by[Turns::kZeroBubbleV];
   EXPECT_LT(v.seconds.bubble, by[Turns::kZeroBubble].seconds.bubble);
@@ -209,7 +237,7 @@ TEST(Pipeline, CopiesOfAStageAreSummedAndShareItsState) {
   const StepPrice sharded = pricer.price(l);
   // Twelve bytes of two stages, one with either table, over two ranks of either pipeline.
   const RankParams rank = rank_params(model, *count_params(model), l);
-  const double layers = static_cast<double>(sharded.stage_layers + sharded.last_layers);
+  const auto layers = static_cast<double>(model.n_layers);
   EXPECT_NEAR(sharded.memory.optimizer, 12 * (layers * rank.layer + rank.first + rank.last) / 4, 1);
 }
 
