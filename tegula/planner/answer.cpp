@@ -295,13 +295,10 @@ double mfu_of_seen_keys(const Answer& a, const StepPrice& p) {
 std::string why_nothing_fits(const Answer& a) {
   if (!a.why_not_served.empty()) return a.why_not_served;
   const StepPrice& p = *a.found.smallest;
-  const MemoryBytes& m = p.memory;
   const ClusterSpec& c = *a.cluster;
   return cat(a.preset.model.name, " does not fit on ", c.n_devices, "x", c.device.name, ": of ",
              a.found.n_layouts, " layouts the smallest (", to_string(p.layout), ") needs ",
-             gb(p.peak_bytes()), " a device = weights ", gb(m.weights), " + gradients ",
-             gb(m.gradients), " + optimizer ", gb(m.optimizer), " + activations ",
-             gb(m.activations), " + temporaries ", gb(m.temporaries), copies_text(m), ", and ",
+             gb(p.peak_bytes()), " a device = ", memory_text(p.memory), ", and ",
              gb(usable_bytes(c)), " of ", gb(c.device.memory_bytes), " are usable",
              nearest_that_fits(a));
 }

@@ -70,8 +70,7 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
         act.layer, p.memory.activations);
   print(out, "  temporaries  %.6g, of a layer's gradients %.6g\n", p.memory.temporaries,
         act.working);
-  if (const std::string more = copies_text(p.memory); !more.empty())
-    print(out, "              %s\n", more.c_str());
+  print(out, "  in all       %s\n", memory_text(p.memory).c_str());
   print(out, "  sum          %.6g\n", p.peak_bytes());
   RankShape shape = rank_shape(l, a.preset.model, a.job);
   out += "  saved by a layer for one micro-batch\n";
@@ -84,7 +83,6 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
 
 void explain_step(std::string& out, const Answer& a, const StepPrice& p) {
   const Layout& l = p.layout;
-  const Waterfall& w = p.seconds;
   StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
   const LayerPrice& r = pricer.layer(l);
   print(out, "a step by %s\n", to_string(l).c_str());
@@ -98,17 +96,7 @@ void explain_step(std::string& out, const Answer& a, const StepPrice& p) {
       stages_text(a.preset.model, a.job, l).c_str(), r.forward.total(), r.input_backward.total(),
       r.weight_backward.total(), r.recompute.total(), r.tp_forward, r.tp_backward + r.tp_recompute,
       r.cp_forward, r.cp_backward, r.ep);
-  const std::pair<const char*, double> parts[] = {{"compute", w.compute},
-                                                  {"memory traffic", w.memory},
-                                                  {"launches", w.launch},
-                                                  {"tp", w.tp},
-                                                  {"cp", w.cp},
-                                                  {"ep", w.ep},
-                                                  {"between stages", w.pp},
-                                                  {"dp", w.dp},
-                                                  {"optimizer", w.optimizer},
-                                                  {"bubble", w.bubble}};
-  for (const auto& [name, seconds] : parts) print(out, "  %-16s %.6g s\n", name, seconds);
+  for (const Part& part : p.seconds.parts()) print(out, "  %-16s %.6g s\n", part.name, part.value);
   print(out, "  %-16s %.6g s\n", "sum", p.step_s());
   print(out, "  MFU = %.6g FLOPs / (%.6g s · %lld · %.6g) = %.4f; HFU with %.6g FLOPs = %.4f\n",
         p.flops_model, p.step_s(), static_cast<long long>(a.cluster->n_devices),

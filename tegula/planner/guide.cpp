@@ -59,20 +59,15 @@ class Walk {
   Guide guide_;
 };
 
-std::string sum_of(const MemoryBytes& m) {
-  return cat(gb(m.total()), " = weights ", gb(m.weights), " + gradients ", gb(m.gradients),
-             " + optimizer ", gb(m.optimizer), " + activations ", gb(m.activations),
-             " + temporaries ", gb(m.temporaries), copies_text(m));
-}
-
 std::optional<StepPrice> Walk::fits_plainly() {
   Pins pins = one_device();
   pins.remat = Remat::kNone;
   const SearchResult r = search(1, pins);
   const bool fits = !r.best.empty();
   const StepPrice* p = fits ? &r.best[0] : r.smallest ? &*r.smallest : nullptr;
-  const std::string numbers =
-      p ? cat(sum_of(p->memory), " of ", gb(usable_bytes(*a_.cluster)), " usable") : "no layout";
+  const std::string numbers = p ? cat(gb(p->peak_bytes()), " = ", memory_text(p->memory), " of ",
+                                      gb(usable_bytes(*a_.cluster)), " usable")
+                                : "no layout";
   say(1, "does it fit on one device?", numbers, fits,
       fits ? "then only time matters" : "then memory first");
   return fits ? std::optional(r.best[0]) : std::nullopt;
@@ -83,8 +78,8 @@ std::optional<StepPrice> Walk::fits_with_less() {
   const bool fits = !r.best.empty();
   std::string numbers = "no layout";
   if (r.smallest)
-    numbers = cat("at least ", sum_of(r.smallest->memory), ", by remat ",
-                  remat_name(r.smallest->layout.remat));
+    numbers = cat("at least ", gb(r.smallest->peak_bytes()), " = ", memory_text(r.smallest->memory),
+                  ", by remat ", remat_name(r.smallest->layout.remat));
   std::string verdict = "gradient accumulation and recomputation are enough";
   if (!fits && r.smallest) {
     const double over = r.smallest->peak_bytes() - usable_bytes(*a_.cluster);

@@ -1,5 +1,7 @@
 #include "tegula/planner/memory.h"
 
+#include <cmath>
+
 #include "tegula/base/algorithm.h"
 #include "tegula/planner/print.h"
 
@@ -47,10 +49,25 @@ void add_copies(const Layout& l, const Job& job, const RankParams& p, const Stat
 
 }  // namespace
 
-std::string copies_text(const MemoryBytes& m) {
+std::array<Part, 7> MemoryBytes::parts() const {
+  return {{{"weights", "weights", weights},
+           {"gradients", "gradients", gradients},
+           {"optimizer", "optimizer", optimizer},
+           {"activations", "activations", activations},
+           {"temporaries", "temporaries", temporaries},
+           {"copies", "copies", copies},
+           {"never_together", "never there together", -apart}}};
+}
+
+std::string memory_text(const MemoryBytes& m) {
   std::string text;
-  if (m.copies > 0) text += cat(" + copies ", gb(m.copies));
-  if (m.apart > 0) text += cat(" - ", gb(m.apart), " never there together");
+  for (const Part& p : m.parts())
+    if (p.value != 0)
+      print(text,
+            text.empty()  ? "%s %.2f GB"
+            : p.value > 0 ? " + %s %.2f"
+                          : " - %s %.2f",
+            p.name, std::abs(p.value) / 1e9);
   return text;
 }
 

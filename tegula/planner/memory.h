@@ -16,7 +16,10 @@
 // ranks of a stage.
 #pragma once
 
+#include <array>
+
 #include "tegula/planner/layer_work.h"
+#include "tegula/planner/print.h"
 #include "tegula/planner/stages.h"
 #include "tegula/planner/timeline.h"
 
@@ -30,6 +33,7 @@ struct MemoryBytes {
   double total() const {
     return weights + gradients + optimizer + activations + temporaries + copies - apart;
   }
+  std::array<Part, 7> parts() const;  // the last one negative
 };
 
 // Parameters that a rank holds before ZeRO.
@@ -48,8 +52,8 @@ struct ActivationBytes {
   // By liveness: then `working` is only what a layer computes again. Null: by formula.
   const LayerLive* live = nullptr;
 };
-// " + copies 1.2 GB - 3.4 GB never there together"; empty where there are none.
-std::string copies_text(const MemoryBytes& memory);
+// "weights 1.20 GB + gradients 0.30 + …", of those that are there.
+std::string memory_text(const MemoryBytes& memory);
 ActivationBytes activation_bytes(const ModelSpec& model, const LayerWork& layer,
                                  const LayerWork& embedding, const LayerWork& head,
                                  const RankShape& shape, Remat remat);

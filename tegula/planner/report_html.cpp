@@ -21,14 +21,10 @@ constexpr char kStyle[] =
 constexpr const char* kFills[] = {"#3766b0", "#7aa7e8", "#dd7d31", "#57a854", "#b07aa1",
                                   "#e15759", "#76b7b2", "#edc948", "#9c755f", "#bab0ac"};
 
-struct Share {
-  const char* name;
-  double value;
-};
-
 // One bar of parts side by side, `whole` wide, with a legend below.
 template <size_t N>
-void bar(std::string& out, const Share (&parts)[N], double whole, const char* unit, double scale) {
+void bar(std::string& out, const std::array<Part, N>& parts, double whole, const char* unit,
+         double scale) {
   constexpr double kWidth = 880;
   out += "<svg viewBox=\"0 0 900 30\">";
   double x = 10;
@@ -170,23 +166,11 @@ std::string to_html(const Answer& a) {
         grouped(a.job.seqlen).c_str(), grouped(a.found.n_layouts).c_str(),
         grouped(a.found.n_fit).c_str());
   layouts_table(out, a);
-  const Waterfall& w = p.seconds;
-  const Share seconds[] = {{"compute", w.compute},
-                           {"memory traffic", w.memory},
-                           {"tp", w.tp},
-                           {"cp", w.cp},
-                           {"experts", w.ep},
-                           {"bubble", w.bubble},
-                           {"between stages", w.pp},
-                           {"dp", w.dp},
-                           {"launches", w.launch},
-                           {"optimizer", w.optimizer}};
   out += "<h2>A step</h2>\n";
-  bar(out, seconds, p.step_s(), "s", 1);
-  const MemoryBytes& m = p.memory;
-  const Share memory[] = {{"weights", m.weights},         {"gradients", m.gradients - m.apart},
-                          {"optimizer", m.optimizer},     {"activations", m.activations},
-                          {"temporaries", m.temporaries}, {"copies", m.copies}};
+  bar(out, p.seconds.parts(), p.step_s(), "s", 1);
+  // What is never there together is taken off the gradients.
+  std::array<Part, 7> memory = p.memory.parts();
+  memory[1].value += memory[6].value, memory[6].value = 0;
   print(out, "<h2>Memory of %.0f GB usable</h2>\n", usable_bytes(*a.cluster) / 1e9);
   bar(out, memory, usable_bytes(*a.cluster), "GB", 1e-9);
   StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);

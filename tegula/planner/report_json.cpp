@@ -32,14 +32,11 @@ void set_layout(Json& j, const Layout& l) {
   j.set("remat", remat_name(l.remat));
 }
 
-Json memory_json(const MemoryBytes& m) {
-  return Json::object({{"weights", m.weights},
-                       {"gradients", m.gradients},
-                       {"optimizer", m.optimizer},
-                       {"activations", m.activations},
-                       {"temporaries", m.temporaries},
-                       {"copies", m.copies},
-                       {"never_together", -m.apart}});
+template <size_t N>
+Json parts_json(const std::array<Part, N>& parts) {
+  Json j = Json::object();
+  for (const Part& p : parts) j.set(p.key, p.value);
+  return j;
 }
 
 Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) {
@@ -55,24 +52,15 @@ Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) 
   j.set("mfu_of_seen_keys", mfu_of_seen_keys(a, p));
   j.set("hfu", hfu(a, p));
   j.set("peak_bytes", p.peak_bytes());
-  j.set("memory", memory_json(p.memory));
+  j.set("memory", parts_json(p.memory.parts()));
   j.set("bubble", p.bubble());
   j.set("exposed_comm_s", p.seconds.exposed_comm());
-  const Waterfall& w = p.seconds;
-  j.set("seconds", Json::object({{"compute", w.compute},
-                                 {"memory", w.memory},
-                                 {"launch", w.launch},
-                                 {"tp", w.tp},
-                                 {"cp", w.cp},
-                                 {"ep", w.ep},
-                                 {"pp", w.pp},
-                                 {"dp", w.dp},
-                                 {"optimizer", w.optimizer},
-                                 {"bubble", w.bubble}}));
+  j.set("seconds", parts_json(p.seconds.parts()));
   Json::Array stages;
   for (const StageMemory& s :
        StepPricer(a.preset.model, a.params, *a.cluster, a.job).stages(p.layout))
-    stages.push_back(Json::object({{"layers", s.layers}, {"memory", memory_json(s.memory)}}));
+    stages.push_back(
+        Json::object({{"layers", s.layers}, {"memory", parts_json(s.memory.parts())}}));
   j.set("stages", std::move(stages));
   Json::Array layers;
   for (int64_t s = 0; s < p.layout.pp * p.layout.chunks(); ++s)

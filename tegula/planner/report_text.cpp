@@ -104,43 +104,27 @@ void stage_rows(std::string& out, const Answer& a, const Layout& l) {
   print(out, "stages      %s\n", stages_text(a.preset.model, a.job, l).c_str());
   int64_t rank = 0;
   for (const StageMemory& s : StepPricer(a.preset.model, a.params, *a.cluster, a.job).stages(l)) {
-    const MemoryBytes& m = s.memory;
-    print(
-        out,
-        "  %10lld  %lld layers: weights %.2f GB, gradients %.2f, optimizer %.2f, activations %.2f, "
-        "temporaries %.2f%s: %.2f\n",
-        static_cast<long long>(rank++), static_cast<long long>(s.layers), m.weights / 1e9,
-        m.gradients / 1e9, m.optimizer / 1e9, m.activations / 1e9, m.temporaries / 1e9,
-        copies_text(m).c_str(), m.total() / 1e9);
+    print(out, "  %10lld  %lld layers: %s = %.2f\n", static_cast<long long>(rank++),
+          static_cast<long long>(s.layers), memory_text(s.memory).c_str(), s.memory.total() / 1e9);
   }
 }
 
 void best_in_detail(std::string& out, const Answer& a) {
   const StepPrice& p = a.found.best[0];
-  const MemoryBytes& m = p.memory;
-  print(out,
-        "\nmemory      stage %lld is the fullest: weights %.2f GB + gradients %.2f + optimizer "
-        "%.2f + activations %.2f + temporaries %.2f%s = %.2f of %.1f usable\n",
-        static_cast<long long>(p.worst_stage), m.weights / 1e9, m.gradients / 1e9,
-        m.optimizer / 1e9, m.activations / 1e9, m.temporaries / 1e9, copies_text(m).c_str(),
-        p.peak_bytes() / 1e9, usable_bytes(*a.cluster) / 1e9);
+  print(out, "\nmemory      stage %lld is the fullest: %s = %.2f of %.1f usable\n",
+        static_cast<long long>(p.worst_stage), memory_text(p.memory).c_str(), p.peak_bytes() / 1e9,
+        usable_bytes(*a.cluster) / 1e9);
   if (a.job.live && a.job.live->find(p.layout))
     out +=
         "            activations and temporaries by the plans of a few layers of the graph "
         "itself\n";
   if (p.layout.pp > 1) stage_rows(out, a, p.layout);
-  const Waterfall& w = p.seconds;
-  const std::pair<const char*, double> parts[] = {
-      {"compute", w.compute},    {"memory traffic", w.memory}, {"launches", w.launch},
-      {"tensor parallel", w.tp}, {"context parallel", w.cp},   {"experts", w.ep},
-      {"between stages", w.pp},  {"data parallel", w.dp},      {"optimizer", w.optimizer},
-      {"bubble", w.bubble}};
   out += "a step      ";
   bool is_first = true;
-  for (const auto& [name, seconds] : parts)
-    if (seconds > 0) {
-      print(out, "%s%s %.4g s (%.1f %%)", is_first ? "" : ", ", name, seconds,
-            100 * seconds / p.step_s());
+  for (const Part& part : p.seconds.parts())
+    if (part.value > 0) {
+      print(out, "%s%s %.4g s (%.1f %%)", is_first ? "" : ", ", part.name, part.value,
+            100 * part.value / p.step_s());
       is_first = false;
     }
   out += '\n';

@@ -107,11 +107,6 @@ class Tally {
   int64_t n_layouts_ = 0, n_fit_ = 0;
 };
 
-struct Named {
-  const char* name;
-  double value;
-};
-
 // How much of a layout has to be run and understood.
 int parts_of(const Layout& l) {
   return 2 * (l.pp > 1) + (l.pp > 1 && l.turns != Turns::kOneFOneB) + (l.copies() == 2) +
@@ -120,31 +115,19 @@ int parts_of(const Layout& l) {
 }
 
 std::string why_too_large(const StepPrice& p, const StepPrice* best, double usable) {
-  const MemoryBytes& m = p.memory;
   std::string text =
-      cat("needs ", gb(p.peak_bytes()), " of ", gb(usable), " usable: weights ", gb(m.weights),
-          ", gradients ", gb(m.gradients), ", optimizer ", gb(m.optimizer), ", activations ",
-          gb(m.activations), ", temporaries ", gb(m.temporaries), copies_text(m));
+      cat("needs ", gb(p.peak_bytes()), " of ", gb(usable), " usable: ", memory_text(p.memory));
   if (best) text += cat("; it would be ", percent(1 - p.step_s() / best->step_s()), " faster");
   return text;
 }
 
 // Which part of the step grew most.
 std::string why_slower(const StepPrice& p, const StepPrice& best) {
-  const Waterfall &a = best.seconds, &b = p.seconds;
-  const Named grown[] = {{"compute", b.compute - a.compute},
-                         {"memory traffic", b.memory - a.memory},
-                         {"launches", b.launch - a.launch},
-                         {"tensor-parallel collectives", b.tp - a.tp},
-                         {"the ring of cp", b.cp - a.cp},
-                         {"experts' all-to-alls", b.ep - a.ep},
-                         {"sends between stages", b.pp - a.pp},
-                         {"data-parallel collectives", b.dp - a.dp},
-                         {"the optimizer", b.optimizer - a.optimizer},
-                         {"the bubble", b.bubble - a.bubble}};
-  const Named& most =
-      *std::max_element(std::begin(grown), std::end(grown),
-                        [](const Named& x, const Named& y) { return x.value < y.value; });
+  std::array<Part, 10> grown = p.seconds.parts();
+  const std::array<Part, 10> before = best.seconds.parts();
+  for (size_t i = 0; i < grown.size(); ++i) grown[i].value -= before[i].value;
+  const Part& most = *std::max_element(
+      grown.begin(), grown.end(), [](const Part& x, const Part& y) { return x.value < y.value; });
   const double slower = p.step_s() / best.step_s() - 1;
   if (slower <= 0 || most.value <= 0)
     return cat("as fast, with ", gb(p.peak_bytes()), " instead of ", gb(best.peak_bytes()));

@@ -25,6 +25,19 @@ struct StepPricer::Stage {
   double total() const { return forward_s() + backward_s(); }
 };
 
+std::array<Part, 10> Waterfall::parts() const {
+  return {{{"compute", "compute", compute},
+           {"memory", "memory traffic", memory},
+           {"launch", "launches", launch},
+           {"tp", "tensor parallel", tp},
+           {"cp", "context parallel", cp},
+           {"ep", "experts", ep},
+           {"pp", "between stages", pp},
+           {"dp", "data parallel", dp},
+           {"optimizer", "optimizer", optimizer},
+           {"bubble", "bubble", bubble}}};
+}
+
 std::string_view StepPrice::bound_by() const {
   const std::pair<double, std::string_view> terms[] = {
       {seconds.compute, "compute"},

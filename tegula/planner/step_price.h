@@ -19,6 +19,7 @@
 // them, too, each its share.
 #pragma once
 
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -34,6 +35,7 @@ struct Waterfall {
   double tp = 0, cp = 0, ep = 0, pp = 0, dp = 0;
   double optimizer = 0, bubble = 0;
   double exposed_comm() const { return tp + cp + ep + pp + dp; }
+  std::array<Part, 10> parts() const;
   double total() const { return compute + memory + launch + exposed_comm() + optimizer + bubble; }
 };
 
