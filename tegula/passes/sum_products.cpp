@@ -6,8 +6,12 @@
 //
 // So ranks that hold shards of all of them have one sum that pends, and need one all_reduce. An
 // operand that is a concatenation along what is summed (a fused projection's gradient) is several
-// addends. Changes bits: each output is one chain a shard, rounded once. Runs on a whole step
-// alone.
+// addends; where its one other reader is a product that keeps that dim (the gradient of the
+// projection's weight), that one reads A, too, and its columns are put back: they are fewer than
+// what is put side by side. Changes bits: each output is one chain a shard, rounded once. Runs on a
+// whole step alone.
+
+#include <map>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
@@ -39,6 +43,7 @@ class SumProducts {
     for (NodeId n : absorbed_) sums_[n].clear();
     for (auto& sum : sums_)
       if (!is_worth_it(sum)) sum.clear();
+    for (NodeId n = 0; n < f.nodes.size(); ++n) find_columns(n);
   }
 
   bool has_work() const {
@@ -49,6 +54,8 @@ class SumProducts {
     for (NodeId n = 0; n < f_.nodes.size(); ++n) {
       if (!sums_[n].empty()) {
         emit(n);
+      } else if (const auto it = columns_.find(n); it != columns_.end()) {
+        emit_columns(n, it->second);
       } else if (f_.nodes[n].op == &dot_op || f_.nodes[n].op == &add_op) {
         rw_.clone(f_.nodes[n]);  // a sum may still read it
       } else {
@@ -137,6 +144,24 @@ class SumProducts {
     return sum.size() > 1 && all >= kLeastSummed;
   }
 
+  // Is n a product whose second operand is a concatenation that a sum reads apart, and nobody else?
+  void find_columns(NodeId id) {
+    const Node& n = f_.nodes[id];
+    if (n.op != &dot_op || !sums_[id].empty() || !is_plain_dot(n) || n.attrs.has("out") ||
+        f_.type(n.output()).shape.rank() == kMaxRank)
+      return;
+    const ValueId joined = n.inputs[1];
+    const Node* from = f_.producer(joined);
+    if (!from || from->op != &concat_op || uses_[joined] != 2) return;
+    for (NodeId sum = 0; sum < id; ++sum) {
+      const Node& other = f_.nodes[sum];
+      if (sums_[sum].empty() || other.op != &dot_op || other.inputs[0] != joined) continue;
+      const DotDims dims = dims_of(n);
+      for (int d = 0; d < dims.out.size(); ++d)
+        if (dims.out[d] == dims.b[summed(other).a]) columns_[id] = {sum, d};
+    }
+  }
+
   // Shard by shard, the values' shards side by side along `dim`.
   static Var by_shards(std::span<const Var> xs, int dim) {
     std::vector<Var> apart;
@@ -170,7 +195,33 @@ class SumProducts {
     }
     Attrs attrs{{"dims", form.attrs.str("dims")}};
     attrs.set("k_shards", kMostShards);
-    rw_.bind(n.output(), b.emit(dot_op, attrs, {by_shards(left, s.a), by_shards(right, s.b)}));
+    lefts_[id] = by_shards(left, s.a);
+    rw_.bind(n.output(), b.emit(dot_op, attrs, {lefts_[id], by_shards(right, s.b)}));
+  }
+
+  struct Columns {
+    NodeId sum = kNone;
+    int dim = 0;  // of the product
+  };
+  // The product with A, and of each addend its columns again.
+  void emit_columns(NodeId id, const Columns& c) {
+    const Node& n = f_.nodes[id];
+    Builder& b = rw_.builder();
+    b.set_origin(n.origin);
+    b.set_phase(n.phase);
+    const Var all = b.emit(dot_op, n.attrs, {rw_.at(n.inputs[0]), lefts_.at(c.sum)});
+    Shape shards = all.shape(), own = all.shape();
+    shards[c.dim] = all.dim(c.dim).bound() / kMostShards;
+    shards.insert(c.dim, kMostShards);
+    std::vector<Var> parts;
+    int64_t at = 0;
+    for (const Addend& x : sums_[c.sum]) {
+      const int64_t size = x.size / kMostShards;
+      own[c.dim] = x.size;
+      parts.push_back(reshape(slice(reshape(all, shards), c.dim + 1, at, size), own));
+      at += size;
+    }
+    rw_.bind(n.output(), concat(parts, c.dim));
   }
 
   Function& f_;
@@ -178,6 +229,8 @@ class SumProducts {
   std::vector<uint32_t> uses_;
   std::vector<std::vector<Addend>> sums_;  // per node; empty: it is none, or part of another
   std::vector<NodeId> absorbed_;
+  std::map<NodeId, Columns> columns_;  // by the product that is read again
+  std::map<NodeId, Var> lefts_;        // A, by sum
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {

@@ -4,6 +4,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ir/interpret.h"
+#include "tegula/plan/memory.h"
 #include "tegula/plan/planner.h"
 #include "tegula/plan/views.h"
 
@@ -54,9 +55,10 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
   if (!is_const_from(whole.type.shape, dim)) return {};
   int64_t below = 1, at = 0;
   for (int d = dim + 1; d < whole.type.shape.rank(); ++d) below *= whole.type.shape[d].bound();
-  const auto writes_strides = [&](int step) {
-    const KernelDef* kernel = plan_.steps[static_cast<size_t>(step)].kernel;
-    return kernel && kernel->writes_strides;
+  // A row of whole pieces leaves each as it was but for where it begins.
+  const auto writes_there = [&](const Step& s, const PlanTensor& t) {
+    return s.kernel && !s.op->collective &&
+           (s.kernel->writes_strides || (is_contiguous(t) && t.byte_offset % kAlignment == 0));
   };
   std::map<int, Step> moved;
   std::vector<int> seen;
@@ -64,7 +66,7 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
     const Slot& slot = plan_.slots[static_cast<size_t>(piece.slot)];
     const int first = producer_[static_cast<size_t>(piece.slot)];
     if (slot.kind != SlotKind::kArena || slot.bytes != piece.type.bytes() || slot.bytes == 0 ||
-        !is_contiguous(piece) || slot.last_step != concat || first < 0 || !writes_strides(first) ||
+        !is_contiguous(piece) || slot.last_step != concat || first < 0 ||
         std::count(seen.begin(), seen.end(), piece.slot) > 0)
       return {};
     seen.push_back(piece.slot);
@@ -80,7 +82,6 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
       const bool writes = std::any_of(s.out.begin(), s.out.end(), lies_there);
       if (i != concat && reads && !is_piece) return {};
       if (i != concat && !writes) continue;
-      if (i != concat && !is_piece && !writes_strides(i)) return {};
       Step& m = moved.try_emplace(i, s).first->second;
       for (std::vector<PlanTensor>* all : {&m.in, &m.out}) {
         if (all == (i == concat ? &m.out : &m.in) && !is_piece) continue;
@@ -88,6 +89,7 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
           if (!lies_there(t)) continue;
           if (!spread(t, rows, at)) return {};
           t.slot = whole.slot;
+          if (i != concat && !is_piece && !writes_there(s, t)) return {};
         }
       }
     }

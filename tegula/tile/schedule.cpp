@@ -302,12 +302,15 @@ class Scheduler {
   bool makes_pair(size_t u, size_t v) const {
     const Instr& first = at(u);
     const Instr& second = at(v);
+    if (second.op == Op::kReduceSum && second.dtype == DType::kI64)
+      return first.op == Op::kCast && at(first.src[0]).dtype == DType::kF32 && is_full(u);
     if (second.dtype != DType::kF32 || !is_full(u)) return false;
     if (second.op == Op::kSelect)
       return second.src[0] == u && op_info(first.op).kind == Kind::kCompare &&
              class_of(at(first.src[0]).dtype) == Class::kF32;
     if (first.dtype != DType::kF32) return false;
     if (second.op == Op::kReduceSum) return first.op == Op::kMul;
+    if (second.op == Op::kReduceMax) return first.op == Op::kAbs;
     if (second.op == Op::kExp) return first.op == Op::kSub;
     if (second.op == Op::kMin) return first.op == Op::kMax;
     if (second.op == Op::kMax) return first.op == Op::kMin;

@@ -36,7 +36,8 @@ inline constexpr int kMaxSources = 4;
 // (the loop spares a store and a load; each still rounds by itself):
 //   x op y, then that with z (add, sub, mul, div; reversed: z with that), all in f32
 //   x·y + z·w, x·y - z·w                    min(max(x, y), z), max(min(x, y), z)
-//   select(x op y, z, w) with a compare     exp(x - y)     reduce_sum(x · y)
+//   select(x op y, z, w) with a compare     exp(x - y)     reduce_sum(x · y)     reduce_max(|x|)
+//   reduce_sum(x as a 64-bit integer)
 struct MicroOp {
   Op op = Op::kCopy;
   Op then = Op::kCopy;            // kCopy: there is no second

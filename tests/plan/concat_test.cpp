@@ -1,10 +1,12 @@
 // Concats whose operands are written in place: what may be, the same bits, and what must stay a
 // copy.
+#include <cmath>
 #include <cstdlib>
 
 #include "tegula/ops/attention.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
+#include "tegula/ops/norm.h"
 #include "tegula/runtime/compile.h"
 #include "tests/common/run_plan.h"
 
@@ -67,6 +69,39 @@ TEST(Concat, OperandsAreWrittenInPlace) {
       const auto b = test::run_plan(copied, in, {}, threads);
       for (int64_t i = 0; i < a[0].numel(); ++i) ASSERT_EQ(a[0].at(i), b[0].at(i)) << i;
     }
+  }
+}
+
+// Rows of whole pieces, by kernels that know no strides: they are written where they go if each
+// begins where a buffer may.
+TEST(Concat, WholePiecesAreWrittenInPlaceByAnyKernel) {
+  const auto plan_of = [](int64_t width) {
+    auto m = std::make_shared<Module>();
+    Builder b(*m, "norms");
+    const Var x = b.param("x", {DType::kF32, {4, 3, width}});
+    const Var w = b.param("w", {DType::kF32, {width}});
+    std::vector<Var> rows;
+    for (int64_t i = 0; i < 4; ++i) rows.push_back(layer_norm(slice(x, 0, i, 1), w, {}, 1e-5));
+    b.result("all", concat(rows, 0));
+    CompileOptions o;
+    o.plan.verify = true;
+    auto compiled = compile(m, *b.finish_into_module(), o);
+    EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
+    return *compiled->plan;
+  };
+  const Plan aligned = plan_of(16), odd = plan_of(15);
+  EXPECT_TRUE(joins(aligned)) << aligned.to_string();
+  EXPECT_FALSE(joins(odd)) << "a piece of 180 bytes";
+  const std::vector<HostTensor> in = {test::random_tensor(aligned.params[0].tensor.type, 0),
+                                      test::random_tensor(aligned.params[1].tensor.type, 1)};
+  const auto y = test::run_plan(aligned, in);
+  for (int64_t r = 0; r < 12; ++r) {
+    double mean = 0, square = 0;
+    for (int64_t i = 0; i < 16; ++i) mean += in[0].at(r * 16 + i) / 16;
+    for (int64_t i = 0; i < 16; ++i) square += std::pow(in[0].at(r * 16 + i) - mean, 2) / 16;
+    for (int64_t i = 0; i < 16; ++i)
+      EXPECT_NEAR(y[0].at(r * 16 + i),
+                  (in[0].at(r * 16 + i) - mean) / std::sqrt(square + 1e-5) * in[1].at(i), 1e-5);
   }
 }
 

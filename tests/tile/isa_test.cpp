@@ -2,6 +2,7 @@
 // its two halves.
 #include <cstring>
 
+#include "tegula/base/integer.h"
 #include "tegula/kernels/cpu/isa/table.h"
 #include "tegula/kernels/cpu/isa/tile_vm.h"
 #include "tests/tile/harness.h"
@@ -150,6 +151,33 @@ TEST(TileIsa, EveryLoopHasTheSameBits) {
   RecordProperty("comparisons", static_cast<int>(n));
 }
 
+// Every exponent, in blocks that stay below 2^55 and in such that do not, is what a scalar makes of
+// it.
+TEST(TileIsa, AFloatIsTruncatedToALongInteger) {
+  MicroOp m;
+  m.op = Op::kCast, m.src_dtype = DType::kF32, m.dtype = DType::kI64, m.src[0] = 0;
+  auto r = std::make_unique<Registers>();
+  auto* from = reinterpret_cast<float*>(r->source[0]);
+  const auto* to = reinterpret_cast<const int64_t*>(r->dst);
+  Rng rng(3);
+  for (const IsaTable* t : tables())
+    for (int most = -3; most <= 70; ++most)
+      for (const bool has_nan : {false, true}) {
+        for (int64_t k = 0; k < kRows * kPitch; ++k) {
+          const double significand = std::uniform_real_distribution<double>(1, 2)(rng);
+          const double v = std::ldexp(significand, most - static_cast<int>(pick(rng, 0, 27)));
+          from[k] = static_cast<float>(pick(rng, 0, 1) == 0 ? v : -v);
+        }
+        from[7] = std::ldexp(1.0F, most), from[40] = -from[7];
+        from[90] = std::nextafter(from[7], 0.0F), from[130] = -from[90];
+        if (has_nan) from[3] = std::nanf(""), from[200] = HUGE_VALF, from[220] = -HUGE_VALF;
+        ASSERT_TRUE(run(*t, m, 0, *r, false));
+        for (int64_t k = 0; k < kRows * kPitch; ++k)
+          ASSERT_EQ(to[k], truncated_int(DType::kI64, double{from[k]}))
+              << from[k] << " on " << isa_name(t->isa);
+      }
+}
+
 MicroOp simple(Op op, int n_src) {
   MicroOp m;
   m.op = op;
@@ -162,7 +190,9 @@ MicroOp simple(Op op, int n_src) {
 void by_halves(const IsaTable& t, const MicroOp& pair, unsigned scalars, Registers& r) {
   auto half = std::make_unique<Registers>();
   std::memcpy(half->source, r.source, sizeof r.source);
-  run(t, simple(pair.op, 2), scalars & 3, *half, true);
+  MicroOp first = simple(pair.op, op_info(pair.op).n_src);
+  if (pair.op == Op::kCast) first.dtype = pair.dtype;
+  run(t, first, scalars & 3, *half, true);
   auto whole = std::make_unique<Registers>();
   std::memcpy(whole->source, r.source, sizeof r.source);
   const auto put = [&](int to, const char* from) {
@@ -183,7 +213,7 @@ void by_halves(const IsaTable& t, const MicroOp& pair, unsigned scalars, Registe
     mask = (scalars >> 2 & 1) << (pair.then_reversed ? 0 : 1);
   }
   MicroOp second = simple(pair.then, op_info(pair.then).n_src);
-  second.reduction = pair.reduction;
+  second.reduction = pair.reduction, second.dtype = second.src_dtype = pair.dtype;
   run(t, second, mask, *whole, true);
   std::memcpy(r.dst, whole->dst, sizeof r.dst);
 }
@@ -193,7 +223,7 @@ TEST(TileIsa, APairIsItsHalves) {
   const auto add = [&](Op first, Op then, int n_src, bool reversed = false, bool products = false) {
     MicroOp m = simple(first, n_src);
     m.dtype = DType::kF32, m.then = then, m.then_reversed = reversed, m.is_two_products = products;
-    if (then == Op::kReduceSum) m.reduction = 0;
+    if (then == Op::kReduceSum || then == Op::kReduceMax) m.reduction = 0;
     pairs.push_back(m);
   };
   for (const Op first : {Op::kAdd, Op::kSub, Op::kMul})
@@ -205,6 +235,8 @@ TEST(TileIsa, APairIsItsHalves) {
     add(first, Op::kSelect, 4);
   add(Op::kMul, Op::kAdd, 4, false, true), add(Op::kMul, Op::kSub, 4, false, true);
   add(Op::kSub, Op::kExp, 2), add(Op::kMul, Op::kReduceSum, 2);
+  add(Op::kAbs, Op::kReduceMax, 1), add(Op::kCast, Op::kReduceSum, 1);
+  pairs.back().dtype = DType::kI64, pairs.back().src_dtype = DType::kF32;
 
   Rng rng(2);
   auto a = std::make_unique<Registers>(), b = std::make_unique<Registers>();
@@ -214,7 +246,9 @@ TEST(TileIsa, APairIsItsHalves) {
       if ((scalars & 3) == 3) continue;                 // the first half is full
       if (m.op != Op::kSub && (scalars & 1)) continue;  // put second by the scheduler
       if (m.is_two_products && scalars >> 2 != 0 && scalars >> 2 != 2) continue;
-      const int n_src = m.then == Op::kSelect || m.is_two_products       ? 4
+      const bool is_unary = op_info(m.op).n_src == 1;
+      const int n_src = is_unary                                         ? 1
+                        : m.then == Op::kSelect || m.is_two_products     ? 4
                         : m.then == Op::kExp || m.then == Op::kReduceSum ? 2
                                                                          : 3;
       if (scalars >> n_src) continue;
@@ -224,7 +258,7 @@ TEST(TileIsa, APairIsItsHalves) {
         ASSERT_TRUE(run(*t, m, scalars, *a, true))
             << op_info(m.op).name << " then " << op_info(m.then).name << " scalars " << scalars;
         by_halves(*t, m, scalars, *b);
-        EXPECT_TRUE(same(*a, *b, DType::kF32))
+        EXPECT_TRUE(same(*a, *b, m.dtype))
             << op_info(m.op).name << " then " << op_info(m.then).name << " scalars " << scalars
             << " reversed " << m.then_reversed << " on " << isa_name(t->isa);
         ++n_found;

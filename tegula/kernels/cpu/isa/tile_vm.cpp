@@ -79,7 +79,7 @@ void random_uniform_at(const TileOp& o) {
       index, [=](int64_t at) { return philox_uniform(seed, stream, static_cast<uint64_t>(at)); });
 }
 
-// The operand of a reduction: a value, or a product that nothing else needs.
+// The operand of a reduction: a value, or a product or magnitude that nothing else needs.
 struct Value {
   static constexpr int kN = 1;
   TEGULA_VEC_CALL Vf operator()(Vf a) const { return a; }
@@ -87,6 +87,10 @@ struct Value {
 struct Product {
   static constexpr int kN = 2;
   TEGULA_VEC_CALL Vf operator()(Vf a, Vf b) const { return a * b; }
+};
+struct Magnitude {
+  static constexpr int kN = 1;
+  TEGULA_VEC_CALL Vf operator()(Vf a) const { return abs(a); }
 };
 struct Sum {
   static constexpr double kStart = 0;
@@ -367,7 +371,8 @@ TileFn find_reduction(const MicroOp& m) {
 }
 
 TileFn find(const MicroOp& m, unsigned scalars) {
-  if (m.then == Op::kReduceSum) return reduce_f32<Product, Sum>;
+  if (m.then == Op::kReduceMax) return reduce_f32<Magnitude, Largest>;
+  if (m.then == Op::kReduceSum && m.op == Op::kMul) return reduce_f32<Product, Sum>;
   switch (m.op) {
     case Op::kConstant:
       return constant;

@@ -244,12 +244,15 @@ void i64_to_f64(const TileOp& o) {
   map_1<double, int64_t>(o, [](int64_t a) { return static_cast<double>(a); });
 }
 typedef uint32_t U32x4 __attribute__((vector_size(16)));
+typedef float F32x8 __attribute__((vector_size(32)));
+typedef int32_t I32x8 __attribute__((vector_size(32)));
+typedef uint32_t U32x8 __attribute__((vector_size(32)));
 typedef int64_t I64x4 __attribute__((vector_size(32)));
 typedef uint64_t U64x4 __attribute__((vector_size(32)));
 
 // Truncated by shifts of the significand, which vectors have where they have no such conversion;
 // NaN gives 0, and what lies beyond the range its end.
-TEGULA_VEC void truncate_4(const float* from, int64_t* to) {
+TEGULA_VEC I64x4 truncated_4(const float* from) {
   constexpr int64_t kMost = 39;  // 2^24 shifted further is beyond the range
   U32x4 narrow;
   std::memcpy(&narrow, from, sizeof narrow);
@@ -264,8 +267,7 @@ TEGULA_VEC void truncate_4(const float* from, int64_t* to) {
   // The negative end is the complement of the other one.
   const I64x4 y = is_beyond ? (zero + INT64_MAX) ^ sign : (inside ^ sign) - sign;
   const I64x4 is_nan = (I64x4)(u & 0x7fffffff) > 0x7f800000;
-  const I64x4 result = y & ~is_nan;
-  std::memcpy(to, &result, sizeof result);
+  return y & ~is_nan;
 }
 void f32_to_i64(const TileOp& o) {
   float block[16];
@@ -274,7 +276,62 @@ void f32_to_i64(const TileOp& o) {
     const float* a = open<float>(o, 0, r, block, &step);
     int64_t* d = static_cast<int64_t*>(o.dst) + r * o.pitch;
     for (int64_t i = 0; i < o.n; i += 16, a += step)
-      for (int64_t j = 0; j < 16; j += 4) truncate_4(a + j, d + i + j);
+      for (int64_t j = 0; j < 16; j += 4) {
+        const I64x4 x = truncated_4(a + j);
+        std::memcpy(d + i + j, &x, sizeof x);
+      }
+  }
+}
+
+// lane[j] += integers of n blocks of 16, at most kShortBlocks: as high · 2^24 + low, whose
+// conversions and sums have 32 bits. False, and nothing is done, if one is no number below 2^47.
+constexpr int64_t kShortBlocks = 64;
+TEGULA_VEC bool add_short(const float* a, int64_t step, int64_t n, uint64_t* lane) {
+  U32x8 beyond[2] = {};
+  I32x8 high[2] = {}, low[2] = {};
+  for (int64_t i = 0; i < n; ++i, a += step)
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      F32x8 x;
+      std::memcpy(&x, a + 8 * j, sizeof x);
+      // Reaches the sign's bit from 2^47 on.
+      beyond[j] |= ((U32x8)x & 0x7fffffff) + (0x80000000U - 0x57000000U);
+      const I32x8 top = __builtin_convertvector(x * 0x1p-24f, I32x8);
+      high[j] += top;
+      low[j] += __builtin_convertvector(x - __builtin_convertvector(top, F32x8) * 0x1p24f, I32x8);
+    }
+  uint32_t any = 0;
+  for (int j = 0; j < 8; ++j) any |= beyond[0][j] | beyond[1][j];
+  if (any >> 31 != 0) return false;
+  for (int j = 0; j < 16; ++j)
+    lane[j] += static_cast<uint64_t>((int64_t{high[j / 8][j % 8]} << 24) + low[j / 8][j % 8]);
+  return true;
+}
+
+// The sum of what f32_to_i64 gives, which no tile holds then.
+void sum_f32_to_i64(const TileOp& o) {
+  float block[16];
+  int64_t step;
+  for (int64_t r = 0; r < o.rows; ++r) {
+    const float* a = open<float>(o, 0, r, block, &step);
+    uint64_t lane[16] = {};
+    if (!o.is_first) std::memcpy(lane, o.lanes, sizeof lane);
+    for (int64_t left = o.n; left > 0;) {
+      const int64_t n = std::min(left / 16, kShortBlocks);
+      if (n > 0 && add_short(a, step, n, lane)) {
+        a += n * step, left -= 16 * n;
+        continue;
+      }
+      for (int64_t i = 0; i <= n && left > 0; ++i, a += step, left -= 16)
+        for (int64_t j = 0; j < std::min<int64_t>(left, 16); ++j)
+          lane[j] += static_cast<uint64_t>(truncated_int(DType::kI64, double{a[j]}));
+    }
+    if (!o.is_last) {
+      std::memcpy(o.lanes, lane, sizeof lane);
+      continue;
+    }
+    for (int j = 1; j < 16; ++j) lane[0] += lane[j];
+    static_cast<int64_t*>(o.dst)[r] = static_cast<int64_t>(lane[0]);
   }
 }
 
@@ -311,6 +368,7 @@ TileFn find_cast(Class from, Class to, DType dtype) {
 }  // namespace
 
 TileFn find_wide(const MicroOp& m) {
+  if (m.then == Op::kReduceSum) return sum_f32_to_i64;
   const Class from = class_of(m.src_dtype), to = class_of(m.dtype);
   switch (tile::op_info(m.op).kind) {
     case Kind::kCast:
