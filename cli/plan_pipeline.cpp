@@ -98,7 +98,7 @@ void print_text(const Planned& p, const TrainConfig& c) {
         static_cast<double>(p.stages.ranks[r]->flow_bytes) / (1 << 20),
         static_cast<double>(p.stages.sent_bytes(static_cast<int64_t>(r))), p.in_messages[r]);
   if (p.is_priced)
-    std::printf("a step      %.4g ms by its roofline, %.1f %% of it waiting\n",
+    std::printf("a step      %.4g ms by what kernels sustain, %.1f %% of it waiting\n",
                 1e3 * p.simulated.step_s, 100 * p.simulated.bubble);
 }
 

@@ -223,8 +223,8 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
               static_cast<double>(cost.flops), static_cast<double>(cost.flops) / tokens,
               static_cast<double>(cost.bytes));
   if (plan.target.bytes_per_s > 0)
-    std::printf("priced      %.4g ms a step by its roofline, %.4g tokens/s\n", 1e3 * seconds_of(p),
-                tokens / seconds_of(p));
+    std::printf("priced      %.4g ms a step by what kernels sustain, %.4g tokens/s\n",
+                1e3 * seconds_of(p), tokens / seconds_of(p));
   if (p.predicted)
     std::printf("predicted   %.4g ms a step (%.4g to %.4g) by calls timed on this machine%s\n",
                 1e3 * p.predicted->seconds, 1e3 * p.predicted->low, 1e3 * p.predicted->high,
@@ -239,7 +239,7 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
     std::printf("a run       %.4g tokens in %.10g steps: %.4g FLOPs, %.4g bytes moved at least%s\n",
                 o.tokens_total, run.steps, run.flops, run.bytes,
                 plan.target.bytes_per_s > 0
-                    ? cat(", ", duration(run.seconds), " by its roofline").c_str()
+                    ? cat(", ", duration(run.seconds), " by what kernels sustain").c_str()
                     : "");
   }
   std::printf("FLOPs       %.4g forward, %.4g backward, %.4g update\n",

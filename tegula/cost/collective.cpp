@@ -40,7 +40,7 @@ double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link 
                   double gamma) {
   if (n <= 1) return 0;
   const Terms t = terms_of(what, how, n);
-  return t.messages * link.seconds + bytes * (t.bytes / link.bytes_per_s + t.added * gamma);
+  return seconds_of(link, t.messages, bytes * t.bytes) + bytes * t.added * gamma;
 }
 
 double seconds_of(Collective what, double bytes, int64_t n, Link link, double gamma) {

@@ -27,6 +27,10 @@ enum class Algorithm : uint8_t { kRing, kTree };
 inline double gamma_of(const Accelerator& device, double reached = 1) {
   return 3 / (device.memory_bytes_per_s * reached);
 }
+// Messages one after another: α·messages + β·bytes.
+inline double seconds_of(const Link& link, double messages, double bytes) {
+  return messages * link.seconds + bytes / link.bytes_per_s;
+}
 // α, β and γ as the caller has them.
 double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link link,
                   double gamma = 0);

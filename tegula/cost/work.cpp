@@ -42,7 +42,7 @@ double share_of(const Work& w, const Efficiency& e, const Accelerator& a) {
       return e.attention *
              attention_share(a, w.kernel, w.seqlen, w.head_dim, w.unit == Unit::kAttentionBackward);
     case Unit::kRows:
-      return 1;
+      return a.sustained.product;
   }
   return 1;
 }
@@ -86,7 +86,7 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
   return p;
 }
 
-Seconds price(const std::vector<Work>& works, const Accelerator& a, const Efficiency& e,
+Seconds price(std::span<const Work> works, const Accelerator& a, const Efficiency& e,
               Number dtype) {
   Seconds sum;
   double peak_s = 0;

@@ -7,8 +7,8 @@
 // call is the longest of the three terms. [Williams et al. 2009]
 #pragma once
 
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "tegula/cost/efficiency.h"
 #include "tegula/cost/sustained.h"
@@ -56,7 +56,7 @@ struct WorkPrice {
 WorkPrice price(const Work& work, const Accelerator& device, const Efficiency& efficiency,
                 Number dtype);
 // One after another: products that keep the device busy slow its clock.
-Seconds price(const std::vector<Work>& works, const Accelerator& device,
-              const Efficiency& efficiency, Number dtype);
+Seconds price(std::span<const Work> works, const Accelerator& device, const Efficiency& efficiency,
+              Number dtype);
 
 }  // namespace tegula

@@ -323,8 +323,8 @@ class Partitioner {
   // sign.)
   Var turned(ValueId v, Var x, const Group& g, int split, int gather) {
     const int last = x.rank() - 1;
-    const auto bytes = static_cast<double>(x.type().bytes()) * static_cast<double>(g.n_ranks - 1) /
-                       static_cast<double>(g.n_ranks);
+    const double bytes =
+        bytes_sent(Collective::kAllToAll, static_cast<double>(x.type().bytes()), g.n_ranks);
     const auto of_lengths = bytes * 4 / static_cast<double>(x.dim(last).bound()) /
                             static_cast<double>(size_bytes(x.dtype()));
     const bool is_ragged = s_.mode == Mode::kFast && is_float(x.dtype()) && split < last &&

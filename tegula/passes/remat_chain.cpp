@@ -57,7 +57,7 @@ class Finder {
     }
   }
 
-  // Compute at the machine's peak, or memory traffic. Elementwise ops fuse: what they take is seen
+  // Compute, or memory traffic. Elementwise ops fuse: what they take is seen
   // where it is known which are computed again together (Recomputer).
   void find_times() {
     c_.seconds.assign(f_.nodes.size(), 0);
@@ -67,11 +67,10 @@ class Finder {
       if (c_.is_backward[n] || node.op->is_view) continue;
       const auto in = f_.input_types(node), out = f_.output_types(node);
       const OpCall call{node.op, &node.attrs, in, out, &module_, node.regions};
-      const Bytes b = bytes_of(call);
-      const double share = node.op->is_elementwise ? 0 : node.op->is_reduction ? 0.5 : 1;
-      c_.seconds[n] = price(*options_.target, in.empty() ? DType::kF32 : in[0].dtype,
-                            static_cast<double>(flops_of(call)),
-                            share * static_cast<double>(b.read + b.written));
+      Work work = work_of(call);
+      work.bytes *= node.op->is_elementwise ? 0 : node.op->is_reduction ? 0.5 : 1;
+      work.launches = 0;  // what is computed again is most likely fused
+      c_.seconds[n] = price(*options_.target, work, in.empty() ? DType::kF32 : in[0].dtype);
     }
   }
 

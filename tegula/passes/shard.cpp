@@ -417,7 +417,7 @@ class Sharder {
            (alike ? repeated / flops_per_s(options_.target, dtype) + 1e-15 : 0);
   }
 
-  // Bytes that a rank sends to move a value of so many bytes. [Thakur et al. 2005, table 1]
+  // Bytes that a rank sends to move a value of so many bytes (cost/collective.h).
   struct Exchange {
     double bytes = 0, seconds = 0;
     int n_meetings = 0;
@@ -431,11 +431,18 @@ class Sharder {
     if (from == to) return {};
     if (to.is_pending()) return {0, kImpossible, 0};
     if (from.is_replicated()) return {};
-    const double share =
-        static_cast<double>(n_bytes) * static_cast<double>(n - 1) / static_cast<double>(n);
-    if (from.is_pending() && from.combine == Combine::kLogSumExp) return {4 * share, 0, 4};
-    if (from.is_pending()) return to.is_split() ? Exchange{share, 0, 1} : Exchange{2 * share, 0, 2};
-    return {to.is_split() ? share / static_cast<double>(n) : share, 0, 1};
+    const Collective what = !from.is_pending()
+                                ? to.is_split() ? Collective::kAllToAll : Collective::kAllGather
+                            : to.is_split() ? Collective::kReduceScatter
+                                            : Collective::kAllReduce;
+    const double whole = static_cast<double>(n_bytes);
+    const bool is_own = what == Collective::kAllToAll;  // each has its share alone
+    const double sent = bytes_sent(what, is_own ? whole / static_cast<double>(n) : whole, n);
+    const int n_meetings = what == Collective::kAllReduce ? 2 : 1;
+    // Parts of a softmax are joined by two all-reduces.
+    if (from.is_pending() && from.combine == Combine::kLogSumExp)
+      return {2 * bytes_sent(Collective::kAllReduce, whole, n), 0, 4};
+    return {sent, 0, n_meetings};
   }
 
   const Module& m_;

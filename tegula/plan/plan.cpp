@@ -9,6 +9,7 @@
 #include "tegula/ir/regions.h"
 #include "tegula/ir/sharding.h"
 #include "tegula/kernels/moves.h"
+#include "tegula/plan/step_seconds.h"
 
 namespace tegula {
 
@@ -83,16 +84,18 @@ static auto with_call(const Step& s, F&& fn) {
   return fn(OpCall{s.op, &s.attrs, in, out, nullptr, {}});
 }
 
+double seconds_of(const Target& target, const Step& s) {
+  if (s.op->collective)
+    return s.ends >= 0 ? 0 : with_call(s, [&](const OpCall& c) { return price(target, c); });
+  const DType dtype = s.in.empty() ? DType::kF32 : s.in[0].type.dtype;
+  const auto flops = static_cast<double>(s.flops), bytes = static_cast<double>(s.bytes);
+  return price(target, with_call(s, [&](const OpCall& c) { return work_of(c, flops, bytes); }),
+               dtype);
+}
+
 double Plan::seconds() const {
   double sum = 0;
-  for (const Step& s : steps) {
-    if (s.op->collective) {
-      if (s.ends < 0) sum += with_call(s, [&](const OpCall& c) { return price(target, c); });
-      continue;
-    }
-    sum += price(target, s.in.empty() ? DType::kF32 : s.in[0].type.dtype,
-                 static_cast<double>(s.flops), static_cast<double>(s.bytes));
-  }
+  for (const Step& s : steps) sum += seconds_of(target, s);
   return sum;
 }
 

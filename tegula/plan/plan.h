@@ -103,8 +103,8 @@ struct Plan {
   // Exact: a plan in which one of them is more than 64 bits count is refused.
   int64_t flops() const;
   int64_t bytes() const;
-  // Σ of the steps' prices on the target (cost/price.h): what no run can be faster than, where the
-  // target's rates are known.
+  // Σ of the steps' prices on the target (cost/price.h), by what kernels sustain of its rates where
+  // these are known.
   double seconds() const;
   // Steps, regions' too, that no kernel of the target runs: 0 on a CPU, where references do.
   int host_steps() const;

@@ -1,8 +1,7 @@
 #include "tegula/planner/conv_split.h"
 
 #include "tegula/base/algorithm.h"
-#include "tegula/cost/efficiency.h"
-#include "tegula/cost/sustained.h"
+#include "tegula/cost/price.h"
 
 namespace tegula::planner {
 
@@ -56,9 +55,7 @@ double halo_seconds(const MeshLinks& links, const ConvSplit& split, ConvDim dim,
     const Link link = own_link(links.cluster(), group);
     const int64_t messages = h.most == h.before + h.after ? (h.before > 0) + (h.after > 0) : 1;
     const double rows = real(h.most);
-    if (rows > 0)
-      slowest =
-          std::max(slowest, real(messages) * link.seconds + rows * row_bytes / link.bytes_per_s);
+    if (rows > 0) slowest = std::max(slowest, seconds_of(link, real(messages), rows * row_bytes));
   }
   return slowest;
 }
@@ -106,7 +103,6 @@ int64_t parts_of(const Mesh& mesh, const ConvSplit& split, ConvDim dim) {
 Result<ConvCost> price_conv(const ConvShape& c, const ConvSplit& s, const MeshLinks& links) {
   const Mesh& mesh = links.mesh();
   TEGULA_TRY(check(c, s, mesh));
-  const Accelerator& device = links.cluster().device;
   const auto parts = [&](ConvDim dim) { return parts_of(mesh, s, dim); };
   const double n = real(c.batch / parts(ConvDim::kBatch)), ci = real(c.in / parts(ConvDim::kIn)),
                co = real(c.out / parts(ConvDim::kOut));
@@ -124,11 +120,9 @@ Result<ConvCost> price_conv(const ConvShape& c, const ConvSplit& s, const MeshLi
   const double row_bytes = e * n * ci * real(columns.share),
                column_bytes = e * n * ci * real(rows.share + rows.most);
   cost.halo_bytes = real(rows.most) * row_bytes + real(columns.most) * column_bytes;
-  const double rate =
-      device.peak(e <= 2 ? Number::kBf16 : Number::kF32) * large_product_share(device);
-  const double memory = (cost.x_bytes + cost.y_bytes + cost.filter_bytes) /
-                        (device.memory_bytes_per_s * kExpected.memory);
-  cost.forward_s = std::max(cost.flops / rate, memory) + device.launch_s;
+  Work work = matmul_work("conv", n * h * w, co, ci * taps, e);
+  work.bytes = cost.x_bytes + cost.y_bytes + cost.filter_bytes;
+  cost.forward_s = price(links.cluster().device, work, e <= 2 ? Number::kBf16 : Number::kF32);
   cost.backward_s = 2 * cost.forward_s;
   const bool cuts_space = parts(ConvDim::kHeight) * parts(ConvDim::kWidth) > 1;
   if (parts(ConvDim::kIn) > 1) cost.y_sum_bytes = cost.y_bytes;

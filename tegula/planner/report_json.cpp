@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "tegula/cost/price.h"
 #include "tegula/io/json.h"
 #include "tegula/planner/help.h"
 #include "tegula/planner/report.h"
@@ -127,7 +128,7 @@ Json serve_json(const Answer& a) {
 
 Json compared_json(const Answer& a, const Compared& c) {
   Json j = Json::object({{"gpus", cat(c.cluster.n_devices, "x", c.cluster.device.name)}});
-  const double n = real(c.cluster.n_devices), rent = c.cluster.device.dollars_per_hour * n / 3600;
+  const double n = real(c.cluster.n_devices), rent = dollars(c.cluster.device, n, 1);
   if (c.train) {
     const double tokens_per_s = real(a.job.batch_tokens) / c.train->step_s();
     set_layout(j, c.train->layout);
@@ -200,7 +201,7 @@ void add_question(const Answer& a, Json& j) {
                              {"steps", steps},
                              {"days", hours / 24},
                              {"device_hours", hours * devices},
-                             {"dollars", hours * devices * c.device.dollars_per_hour}}));
+                             {"dollars", dollars(c.device, devices, 3600 * hours)}}));
 }
 
 }  // namespace

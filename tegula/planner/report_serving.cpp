@@ -1,6 +1,7 @@
 // The pages of serving and of several accelerators side by side.
 #include "tegula/planner/report_serving.h"
 
+#include "tegula/cost/price.h"
 #include "tegula/planner/print.h"
 
 namespace tegula::planner {
@@ -80,7 +81,7 @@ void add_other(std::string& out, const Answer& a) {
 void add_compared(std::string& out, const Answer& a) {
   out += "\nside by side\n";
   for (const Compared& c : a.compared) {
-    const double n = real(c.cluster.n_devices), rent = c.cluster.device.dollars_per_hour * n / 3600;
+    const double n = real(c.cluster.n_devices), rent = dollars(c.cluster.device, n, 1);
     print(out, "  %-6lldx %-16s ", static_cast<long long>(c.cluster.n_devices),
           c.cluster.device.name.c_str());
     if (c.train) {

@@ -1,3 +1,4 @@
+#include "tegula/cost/price.h"
 #include "tegula/planner/budget.h"
 #include "tegula/planner/help.h"
 #include "tegula/planner/pipeline.h"
@@ -145,8 +146,7 @@ void best_in_detail(std::string& out, const Answer& a) {
           steps, hours / 24, hours * devices);
     if (a.cluster->device.dollars_per_hour > 0)
       print(out, ", %.4g dollars at %.3g an hour",
-            hours * devices * a.cluster->device.dollars_per_hour,
-            a.cluster->device.dollars_per_hour);
+            dollars(a.cluster->device, devices, 3600 * hours), a.cluster->device.dollars_per_hour);
     out += '\n';
   }
 }

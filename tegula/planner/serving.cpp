@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/cost/collective.h"
+#include "tegula/cost/price.h"
 #include "tegula/planner/enumerate.h"
 #include "tegula/planner/memory.h"
 #include "tegula/planner/print.h"
@@ -225,8 +225,7 @@ std::optional<ServePrice> price_copy(const ModelSpec& m, const ClusterSpec& c, c
   const double seconds = real(batch) * p.prefill.total() + (output - 1) * p.decode.total();
   p.sequences_per_s = real(batch) / seconds, p.request_s = seconds;
   p.tokens_per_s = p.sequences_per_s * output * real(p.copies);
-  p.dollars_per_million_tokens =
-      c.device.dollars_per_hour * real(c.n_devices) / 3600 / p.tokens_per_s * 1e6;
+  p.dollars_per_million_tokens = dollars(c.device, real(c.n_devices), 1) / p.tokens_per_s * 1e6;
   return p;
 }
 

@@ -1,8 +1,7 @@
 #include "tegula/planner/strategy.h"
 
 #include "tegula/base/algorithm.h"
-#include "tegula/cost/efficiency.h"
-#include "tegula/cost/sustained.h"
+#include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 
@@ -17,15 +16,10 @@ double seconds_of_part(const LocalCall& c, const Accelerator& device, int64_t& f
   for (auto* side : {&at.in, &at.out})
     for (Type& t : *side)
       for (int d = 0; d < t.shape.rank(); ++d) t.shape[d] = t.shape[d].bound();
-  flops = flops_of(at.call());
-  const Bytes moved = bytes_of(at.call());
-  if (c.op->is_view || flops + moved.read + moved.written == 0) return 0;
-  const bool is_product = c.op->precision == Precision::kLow;
-  const double peak = device.peak(is_product ? Number::kBf16 : Number::kF32);
-  return std::max(
-             real(flops) / (peak * large_product_share(device)),
-             real(moved.read + moved.written) / (device.memory_bytes_per_s * kExpected.memory)) +
-         device.launch_s;
+  const Work work = work_of(at.call());
+  flops = static_cast<int64_t>(work.flops);
+  if (c.op->is_view || work.flops + work.bytes == 0) return 0;
+  return price(device, work, work.unit == Unit::kRows ? Number::kF32 : Number::kBf16);
 }
 
 struct Grown {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/cost/price.h"
+#include "tegula/plan/step_seconds.h"
 #include "tegula/train/step.h"
 
 namespace tegula {
@@ -24,9 +24,7 @@ std::vector<double> layer_seconds(const Plan& plan, int64_t n_layers) {
       at = seconds.size() - 1;
     else if (s.scope.starts_with("embedding"))
       at = 0;
-    if (at < seconds.size())
-      seconds[at] += price(plan.target, s.in.empty() ? DType::kF32 : s.in[0].type.dtype,
-                           static_cast<double>(s.flops), static_cast<double>(s.bytes));
+    if (at < seconds.size()) seconds[at] += seconds_of(plan.target, s);
   }
   return seconds;
 }
