@@ -3,6 +3,7 @@
 // result may overwrite an operand or a donated parameter, or lie where a concat would put it; lay
 // the rest into the arena.
 #include <chrono>
+#include <utility>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/saturating.h"
@@ -91,17 +92,30 @@ void Planner::end_background(ValueId holds) {
 }
 
 void Planner::end_older_sums() {
-  const auto layer = [&](int start) {
-    return layer_of(plan_.steps[static_cast<size_t>(start)].scope);
+  const auto step_of = [&](int start) -> const Step& {
+    return plan_.steps[static_cast<size_t>(start)];
   };
-  const std::string newest = layer(in_background_.back().second);
-  std::vector<ValueId> older;
-  for (auto it = in_background_.rbegin(); it != in_background_.rend(); ++it) {
-    const Step& step = plan_.steps[static_cast<size_t>(it->second)];
-    const bool is_sum = step.in[0].type.bytes() > step.out[0].type.bytes();
-    if (is_sum && layer(it->second) != newest) older.push_back(it->first);
+  const auto summed_bytes = [&](int start) {
+    const Step& s = step_of(start);
+    const int64_t bytes = s.in[0].type.bytes();
+    return bytes > s.out[0].type.bytes() ? bytes : 0;
+  };
+  const int newest = in_background_.back().second;
+  if (std::string layer = layer_of(step_of(newest).scope); layer != sums_layer_) {
+    sums_layer_ = std::move(layer);
+    last_sums_bytes_ = std::exchange(sums_bytes_, 0);
   }
-  for (; !older.empty(); older.pop_back()) end_background(older.back());
+  sums_bytes_ += summed_bytes(newest);
+  int64_t under_way = 0;
+  for (const auto& [value, start] : in_background_) under_way += summed_bytes(start);
+  std::vector<ValueId> older;
+  for (const auto& [value, start] : in_background_) {
+    if (under_way <= std::max(sums_bytes_, last_sums_bytes_)) break;
+    const int64_t bytes = summed_bytes(start);
+    if (bytes == 0 || layer_of(step_of(start).scope) == sums_layer_) continue;
+    older.push_back(value), under_way -= bytes;
+  }
+  for (const ValueId v : older) end_background(v);
 }
 
 Step Planner::copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause) {

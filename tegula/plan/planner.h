@@ -52,8 +52,9 @@ class Planner {
   // Work in the background ends before what lies in `holds` is read; kNone: all of it does.
   void end_background(ValueId holds);
   void make_foreground(Step& step);
-  // Sums of layers before the last begun one are brought to their end: they keep whole gradients
-  // and what the other ranks' are brought into.
+  // Sums of layers before the last begun one are brought to their end, oldest first, where more is
+  // under way than one layer's: they keep whole gradients and what the other ranks' are brought
+  // into.
   void end_older_sums();
   // regions.cpp
   Status plan_regions(Step& step, const Node& n);
@@ -96,6 +97,8 @@ class Planner {
   std::vector<Use> uses_;
   std::vector<std::pair<int, int>> uses_of_;
   std::vector<std::pair<ValueId, int>> in_background_;  // its result, the step that starts it
+  std::string sums_layer_;  // of the newest sum in the background; bytes of its sums so far
+  int64_t sums_bytes_ = 0, last_sums_bytes_ = 0;  // last: of the layer before
   int n_background_ = 0;
   bool joins_launches_ = false;  // of several steps: on CUDA, without a backward
   // Layers share bodies: lowered once, with the attributes they were lowered for.
