@@ -7,6 +7,9 @@ and rows whose `half` is "unseen" stay unread until a change is done.
   bench/layouts_torch.py --part steps --out F.json              layouts of one GPU
   torchrun --nproc_per_node 4 bench/layouts_torch.py --part steps --out F.json        layouts of several
   torchrun --nproc_per_node 4 bench/layouts_torch.py --part collectives --out F.json  messages by size and group
+  torchrun --nproc_per_node 2 bench/layouts_torch.py --part host --out F.json         the host's time for an op, a wrapped
+                                                        module, a parameter; messages beside products and copies
+  bench/layouts_torch.py --part decode --out F.json             products of few rows, as in decoding
 
 A row of steps: the layout as it was asked for, `seconds` (median of steps), `allocated` and `reserved` (the largest, in
 steps after the first), `first_allocated`, or `out_of_memory`.
@@ -335,6 +338,162 @@ def collectives(args, device, world):
     write(args, rows, world)
 
 
+class Narrow(nn.Module):
+    """A layer's modules with so little in them that only the host's time is left."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.RMSNorm(width) for _ in range(2)])
+        self.products = nn.ModuleList([nn.Linear(width, width, bias=False) for _ in range(7)])
+
+    def forward(self, x):
+        for part in (*self.norms, *self.products):
+            x = part(x)
+        return x
+
+
+def host(args, device, world):
+    """Seconds of the host: of an op and its backward, of a module that fully_shard wraps, of a parameter under DDP."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    rows, count = [], 32
+
+    def timed(about, run, least=2.0):
+        for _ in range(5):
+            run()
+        torch.cuda.synchronize()
+        times, begin = [], time.perf_counter()
+        while len(times) < 20 or (world == 1 and time.perf_counter() - begin < least):
+            start = time.perf_counter()
+            run()
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+        rows.append({**about, "gpus": world, "seconds": statistics.median(times), "rounds": len(times)})
+
+    x = torch.randn(16, 16, device=device, dtype=torch.bfloat16, requires_grad=True)
+    for n in (250, 1000):
+        def chain(backward, n=n):
+            y = x
+            for _ in range(n):
+                y = y * 1.5
+            if backward:
+                y.sum().backward()
+        timed({"op": "host_op", "count": n}, lambda: chain(False))
+        timed({"op": "host_op_and_backward", "count": n}, lambda: chain(True))
+
+    def layers_of(dtype):
+        with device:
+            return nn.Sequential(*[Narrow() for _ in range(count)]).to(dtype)
+
+    def stepped(model, autocast, checkpointed=False):
+        data = torch.randn(16, 16, device=device, dtype=torch.float32 if autocast else torch.bfloat16)
+        context = torch.autocast("cuda", torch.bfloat16) if autocast else contextlib.nullcontext()
+
+        def run():
+            with context:
+                y = data
+                for layer in (model if isinstance(model, nn.Sequential) else [model]):
+                    y = checkpoint.checkpoint(layer, y, use_reentrant=False) if checkpointed else layer(y)
+                y.sum().backward()
+            model.zero_grad(set_to_none=True)
+        return run
+
+    for name, dtype in (("bf16", torch.bfloat16), ("amp", torch.float32)):
+        about = {"layers": count, "parameters": 9 * count, "dtype": name}
+        timed({"op": "host_layers", **about}, stepped(layers_of(dtype), name == "amp"))
+        timed({"op": "host_layers_checkpointed", **about}, stepped(layers_of(dtype), name == "amp", True))
+        if world > 1:
+            model = nn.parallel.DistributedDataParallel(layers_of(dtype), device_ids=[device.index],
+                                                        gradient_as_bucket_view=True)
+            timed({"op": "host_layers_ddp", **about}, stepped(model, name == "amp"))
+    if world > 1:
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for reshard in (False, True):
+            model = layers_of(torch.float32)
+            for layer in model:
+                fully_shard(layer, mp_policy=policy, reshard_after_forward=reshard)
+            fully_shard(model, mp_policy=policy, reshard_after_forward=reshard)
+            timed({"op": "host_layers_fsdp", "layers": count, "parameters": 9 * count, "zero": 3 if reshard else 2},
+                  lambda model=model: (model(torch.randn(16, 16, device=device, dtype=torch.bfloat16)).sum().backward(),
+                                       model.zero_grad(set_to_none=True)))
+    model = layers_of(torch.float32)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    timed({"op": "host_adamw", "parameters": 9 * count}, torch.optim.AdamW(model.parameters(), fused=True).step)
+    if world > 1:
+        rows.extend(beside(device, world))
+    write(args, rows, world)
+
+
+def beside(device, world):
+    """Seconds of messages alone, of products, copies or norms alone, and of both at once on two streams."""
+    rows, stream = [], torch.cuda.Stream()
+    x, w = torch.randn(8192, 4096, device=device, dtype=torch.bfloat16), torch.randn(4096, 4096, device=device).bfloat16()
+    norm = nn.RMSNorm(4096, device=device, dtype=torch.bfloat16)
+    works = {"product": lambda: x @ w.T, "copy": x.clone, "layer": lambda: norm(x.clone() @ w.T) * x}
+
+    def spent(work, n_work, message, n_messages):
+        distributed.barrier()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        with torch.cuda.stream(stream):
+            for _ in range(n_messages):
+                message()
+        for _ in range(n_work):
+            work()
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    for mib in (32, 256, 1024):
+        n = mib << 19
+        whole, part = (torch.randn(size, device=device).bfloat16() for size in (n, n // world))
+        messages = {"all_reduce": lambda whole=whole: distributed.all_reduce(whole),
+                    "all_gather": lambda whole=whole, part=part: distributed.all_gather_into_tensor(whole, part),
+                    "reduce_scatter": lambda whole=whole, part=part: distributed.reduce_scatter_tensor(part, whole)}
+        for work_name, work in works.items():
+            for name, message in messages.items():
+                spent(work, 20, message, 5)
+                n_work = max(1, round(.3 / (spent(work, 100, message, 0) / 100)))
+                n_messages = max(1, round(.25 / (spent(work, 0, message, 20) / 20)))
+                counts = torch.tensor([n_work, n_messages], device=device)
+                distributed.broadcast(counts, 0)
+                n_work, n_messages = counts.tolist()
+                times = [[spent(work, *n) for n in ((n_work, message, 0), (0, message, n_messages),
+                                                    (n_work, message, n_messages))] for _ in range(3)]
+                alone, messages_alone, both = map(statistics.median, zip(*times))
+                rows.append({"op": "beside", "work": work_name, "message": name, "gpus": world, "bytes": mib << 20,
+                             "alone": alone, "messages_alone": messages_alone, "seconds": both,
+                             "hidden": (alone + messages_alone - both) / min(alone, messages_alone)})
+    return rows
+
+
+def decode(args, device):
+    """Products of few rows, each reading weights that no cache holds: a rotation over copies of them."""
+    rows = []
+    for n, k in ((4096, 4096), (6144, 4096), (1024, 4096), (14336, 4096), (4096, 14336), (28672, 4096), (128256, 4096),
+                 (2048, 2048), (8192, 8192)):
+        copies = [torch.randn(n, k, device=device, dtype=torch.bfloat16) for _ in range(max(2, (1 << 29) // (n * k * 2)))]
+        for m in (1, 8, 64, 256):
+            x = torch.randn(m, k, device=device, dtype=torch.bfloat16)
+            graph = torch.cuda.CUDAGraph()
+            for w in copies[:3]:
+                x @ w.T
+            with torch.cuda.graph(graph):
+                for w in copies:
+                    x @ w.T
+            times, begin = [], time.perf_counter()
+            while time.perf_counter() - begin < args.seconds / 4:
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                graph.replay()
+                torch.cuda.synchronize()
+                times.append((time.perf_counter() - start) / len(copies))
+            s = statistics.median(times)
+            rows.append({"op": "product_of_few", "m": m, "n": n, "k": k, "dtype": "bfloat16", "seconds": s,
+                         "copies": len(copies), "bytes_per_s": 2 * (n * k + m * k + m * n) / s})
+    write(args, rows, 1)
+
+
 def write(args, rows, world):
     if distributed.is_initialized() and distributed.get_rank() != 0:
         return
@@ -357,7 +516,7 @@ def rounded(row):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--part", choices=["kernels", "steps", "collectives"], required=True)
+    parser.add_argument("--part", choices=["kernels", "steps", "collectives", "host", "decode"], required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--seconds", type=float, default=2.5, help="of a layout; of the rotation of kernels")
     parser.add_argument("--commit", default="")
@@ -370,6 +529,10 @@ def main():
         kernels(args, device)
     elif args.part == "collectives":
         collectives(args, device, world)
+    elif args.part == "host":
+        host(args, device, world)
+    elif args.part == "decode":
+        decode(args, device)
     else:
         steps(args, device, world)
     if world > 1:

@@ -8,6 +8,7 @@ half is read when a change is done.
 """
 
 import argparse
+import itertools
 import json
 import math
 import pathlib
@@ -52,6 +53,23 @@ def errors(pairs):
     return statistics.median(size), size[min(len(size) - 1, math.ceil(.95 * len(size)) - 1)], statistics.mean(signed)
 
 
+def ranked(rows):
+    """Of layouts of one model on as many devices, by seconds a token: how many pairs more than 3 % apart are in the right
+    order, of how many; and by how much the one planned fastest is slower than the fastest."""
+    models, right, pairs, regrets = {}, 0, 0, []
+    for row, plan in rows:
+        tokens = row["seqlen"] * row["batch"] * row["gpus"]
+        models.setdefault(row["model"], []).append((plan["step_s"] / tokens, row["seconds"] / tokens))
+    for layouts_ in models.values():
+        for (p, m), (q, n) in itertools.combinations(layouts_, 2):
+            if max(m, n) > 1.03 * min(m, n):
+                pairs += 1
+                right += (p < q) == (m < n)
+        if len(layouts_) > 1:
+            regrets.append(min(layouts_)[1] / min(m for _, m in layouts_) - 1)
+    return right, pairs, regrets
+
+
 def framework_of(row):
     if row["parallel"].startswith("fsdp"):
         return "torchtitan" if row["compiled"] else "fsdp"
@@ -69,9 +87,10 @@ def main():
     parser.add_argument("--half", default="seen", choices=("seen", "unseen"))
     parser.add_argument("--rows", action="store_true")
     args = parser.parse_args()
+    all_times = []
     with tempfile.TemporaryDirectory() as folder:
         for name in ("layouts_h200_torch", "layouts_h200x4_torch"):
-            times, bytes_, inside, widths = [], [], 0, []
+            times, bytes_, inside, widths, rows = [], [], 0, [], []
             for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]:
                 # Its selective recomputation does whole feed-forward layers again: no convention that the planner has.
                 if row["half"] != args.half or row["remat"] == "selective":
@@ -83,6 +102,7 @@ def main():
                     print(f"{what}: ran out: {'seconds' not in row}; planned: {why[:200] or plan['peak_bytes'] / 1e9}")
                     continue
                 low, high = plan["interval_s"]
+                rows.append((row, plan))
                 times.append((plan["step_s"], row["seconds"]))
                 bytes_.append((plan["peak_bytes"], row["allocated"]))
                 inside += low <= row["seconds"] <= high
@@ -94,7 +114,13 @@ def main():
             for what, pairs in (("seconds", times), ("bytes", bytes_)):
                 median, most, mean = errors(pairs)
                 print(f"{name} {args.half} {what}: {len(pairs)} rows, median {median:.1f} %, 95th {most:.1f} %, mean {mean:+.1f} %")
+            all_times += times
+            right, pairs, regrets = ranked(rows)
+            print(f"  {right} of {pairs} pairs of one model in order: rank correlation {2 * right / pairs - 1:.2f}; the choice is "
+                  f"{100 * statistics.mean(regrets):.1f} % slower than the best, at most {100 * max(regrets):.1f} %")
             print(f"  inside the interval {inside} of {len(times)}, high over low {statistics.median(widths):.2f}")
+    median, most, mean = errors(all_times)
+    print(f"all {args.half} seconds: {len(all_times)} rows, median {median:.1f} %, 95th {most:.1f} %, mean {mean:+.1f} %")
     return 0
 
 

@@ -4,14 +4,17 @@
 Nothing is fitted to any of them. Every row says what its report does not, as far as it matters, and how far its published
 number was traced: to the report's own `text`, or to others who `quote` it with the place in it.
 
-    bench/planner_published.py --tegula build/release/tegula            # the table
-    bench/planner_published.py --tegula … --check docs/planner.md       # is it that of the page?
+    bench/planner_published.py --tegula build/release/tegula            # the tables
+    bench/planner_published.py --tegula … --check docs/planner.md docs/lab/planner_runs.md    # are they those of the pages?
+    bench/planner_published.py --tegula … --factors                     # Framework::factor, from these runs
 """
 
 import argparse
 import dataclasses
 import json
 import pathlib
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -99,6 +102,15 @@ def megatron(models):
                   "chunks by search")
 
 
+    # The same table's runs of ZeRO-3 without model parallelism: micro-batches of 4, 2, 1.
+    for width, heads, layers, batch, n, micro, flops in (
+            (12288, 96, 96, 1536, 384, 4, 144), (12288, 96, 96, 1536, 768, 2, 88), (12288, 96, 96, 1536, 1536, 1, 44),
+            (20480, 128, 105, 2560, 640, 4, 138), (20480, 128, 105, 2240, 1120, 2, 98), (20480, 128, 105, 2240, 2240, 1, 48)):
+        yield Row(f"Narayanan 2021, table 2, ZeRO-3, {layers} layers on {n}", models.gpt(width, heads, layers), f"{n}xA100", 2048,
+                  batch, f"tp=1,pp=1,cp=1,zero=3,microbatch={micro},remat=full,attention=naive", HW, flops, QUOTED,
+                  "DeepSpeed of 2021, which gathered into lists of tensors", framework="deepspeed")
+
+
 def korthikanti(models):
     # Korthikanti et al. 2022, tables 3 and 5: seconds a step, everything recomputed, and with sequence parallelism and
     # selective recomputation. Micro-batches of 4, then of 1; interleaved by 3.
@@ -182,8 +194,8 @@ def frameworks(models):
 
 
 # Whose conventions a report's runs follow (--framework), where it says; the others: mixed precision by the book.
-FRAMEWORKS = {"Narayanan 2021": "megatron", "Korthikanti 2022": "megatron", "Smith 2022": "megatron", "Le Scao 2022": "megatron",
-              "Zeng 2022": "megatron", "Megatron-Bridge 25.11": "megatron", "Wu 2023": "deepspeed", "Zhang 2022": "fsdp",
+FRAMEWORKS = {"Narayanan 2021": "megatron", "Korthikanti 2022": "megatron", "Smith 2022": "deepspeed", "Le Scao 2022": "deepspeed",
+              "Zeng 2022": "deepspeed", "Megatron-Bridge 25.11": "megatron", "Wu 2023": "deepspeed", "Zhang 2022": "fsdp",
               "Touvron 2023": "fsdp", "MosaicML 2023": "fsdp", "torchtitan 2024": "torchtitan"}
 
 
@@ -191,7 +203,7 @@ def all_rows(folder):
     models = Models(folder)
     for rows in (megatron(models), korthikanti(models), trained_models(models), llama3(), frameworks(models)):
         for row in rows:
-            row.framework = next((f for report, f in FRAMEWORKS.items() if row.report.startswith(report)), "")
+            row.framework = row.framework or next((f for report, f in FRAMEWORKS.items() if row.report.startswith(report)), "")
             yield row
 
 
@@ -218,9 +230,11 @@ def predict_serving(tegula, row):
 
 
 def predict(tegula, hardware, row):
+    """A line of the table; planned over published seconds, and whether the run is inside its interval."""
+    conventions = ["--framework", row.framework] if row.framework else ["--keeps", "mixed"]
     done = subprocess.run([tegula, "plan", row.model, "--gpus", row.gpus, "--seqlen", str(row.seqlen), "--hardware", hardware,
                            "--batch-tokens", str(row.seqlen * row.sequences), "--fix", row.fix, "--dtype", row.dtype,
-                           *(["--framework", row.framework] if row.framework else ["--keeps", "mixed"]), "--json"], capture_output=True, text=True, check=False)
+                           *conventions, "--json"], capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         return f"| {row.report} | {row.key} | {row.published} | does not fit | | | {row.traced} | {row.assumed} |", None
@@ -232,25 +246,99 @@ def predict(tegula, hardware, row):
         layout[CAUSAL] = layout[MODEL] * (1 - unseen)
     low, high = sorted(layout[row.key] * (layout["step_s"] / s if row.key != SECONDS else s / layout["step_s"])
                        for s in layout["interval_s"])
-    error = layout[row.key] / row.published - 1
-    inside = "yes" if low <= row.published <= high else "no"
+    ratio = layout[row.key] / row.published
+    is_inside = low <= row.published <= high
+    result = {"report": re.match(r"\D*[\d.]+", row.report)[0], "framework": row.framework, "key": row.key,
+              "ratio": ratio if row.key == SECONDS else 1 / ratio, "factor": plan["job"]["framework_factor"],
+              "inside": is_inside, "width": high / low}
     return (f"| {row.report} | {row.key} | {row.published:.4g} | {layout[row.key]:.4g} ({low:.4g} to {high:.4g}) | "
-            f"{100 * error:+.1f} % | {inside} | {row.traced} | {row.assumed} |"), error
+            f"{100 * (ratio - 1):+.1f} % | {'yes' if is_inside else 'no'} | {row.traced} | {row.assumed} |"), result
 
 
-def table_of(tegula):
+def predictions(tegula):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         hardware = folder / "hardware.toml"
         hardware.write_text(HARDWARE)
-        rows = list(all_rows(folder))
-        results = [predict(tegula, str(hardware), row) for row in rows]
+        return [predict(tegula, str(hardware), row) for row in all_rows(folder)]
+
+
+def by_report(results):
+    """Of Llama's runs, which count over all keys and over seen ones, the latter alone: the seconds are the same."""
+    reports = {}
+    for r in results:
+        if not r["report"].startswith("Llama Team") or r["key"] == CAUSAL:
+            reports.setdefault(r["report"], []).append(r)
+    return reports
+
+
+def mean_ratio(rows, factor=lambda row: row["factor"]):
+    """Planned over published seconds, with a factor for each row in place of the framework's own."""
+    return statistics.geometric_mean(r["ratio"] / r["factor"] * factor(r) for r in rows)
+
+
+FACTOR_FROM = {"torchtitan": "fsdp"}  # the same library
+
+
+def factor_of(results, framework, without=""):
+    """Framework::factor, by the means of all reports or of all but one, and how many they are."""
+    ratios = []
+    for name, rows in by_report(results).items():
+        mine = [r for r in rows if r["framework"] == framework]
+        if mine and name != without:
+            ratios.append(mean_ratio(mine, lambda row: 1))
+    known = framework and ratios
+    return (min(1.15, max(1, 1 / statistics.geometric_mean(ratios))) if known else 1), len(ratios)
+
+
+def from_the_others(results):
+    """By report: its ratio with the factors that the other reports give."""
+    return {name: mean_ratio(rows, lambda r, name=name: factor_of(results, FACTOR_FROM.get(r["framework"], r["framework"]), name)[0])
+            for name, rows in by_report(results).items()}
+
+
+def factors(results):
+    lines = ["| framework | reports | factor |", "| --- | --- | --- |"]
+    for framework in sorted({r["framework"] for r in results} - {"", *FACTOR_FROM}):
+        used = next(r["factor"] for r in results if r["framework"] == framework)
+        factor, n = factor_of(results, framework)
+        lines.append(f"| {framework} | {n} | {factor:.2f} (used: {used:.2f}) |")
+    return "\n".join(lines)
+
+
+def percent(x):
+    return f"{100 * x:+.1f} %"
+
+
+def votes(errors):
+    """Each report one vote."""
+    sizes = sorted(map(abs, errors))
+    at = .95 * (len(sizes) - 1)
+    low = sizes[int(at)]
+    most = low + (at - int(at)) * (sizes[min(int(at) + 1, len(sizes) - 1)] - low)
+    return (f"median of the errors' sizes {100 * statistics.median(sizes):.1f} %, 95th percentile {100 * most:.1f} %, largest "
+            f"{100 * sizes[-1]:.1f} %, mean signed {percent(statistics.mean(errors))}")
+
+
+def summary_of(predicted):
+    results = [r for _, r in predicted if r]
+    reports, others = by_report(results), from_the_others(results)
+    lines = ["| report | conventions | runs | error of seconds | with the others' factor | inside the interval |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    for name, rows in reports.items():
+        conventions = ", ".join(sorted({r["framework"] or "by the book" for r in rows}))
+        lines.append(f"| {name} | {conventions} | {len(rows)} | {percent(mean_ratio(rows) - 1)} | "
+                     f"{percent(others[name] - 1)} | {sum(r['inside'] for r in rows)} |")
+    lines += ["", f"{len(results)} of {len(predicted)} runs of {len(reports)} reports fit. Each report one vote (the mean of its runs), "
+              f"with the others' factor: {votes([x - 1 for x in others.values()])}. {sum(r['inside'] for r in results)} of {len(results)} "
+              f"are inside their intervals, whose high over low is {statistics.median(r['width'] for r in results):.2f} in the median."]
+    return "\n".join(lines)
+
+
+def table_of(tegula, predicted):
     lines = ["| report | quantity | published | planned (interval) | error | inside | traced to | not said, taken as |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- |", *(line for line, _ in results)]
-    errors = sorted(abs(error) for _, error in results if error is not None)
-    reports = {row.report.split(",")[0] for row in rows}
-    lines += ["", f"{len(errors)} of {len(results)} runs of {len(reports)} reports fit; the median of |error| is "
-              f"{100 * errors[len(errors) // 2]:.1f} %, the largest {100 * errors[-1]:.1f} %."]
+             "| --- | --- | --- | --- | --- | --- | --- | --- |", *(line for line, _ in predicted), "",
+             factors([r for _, r in predicted if r])]
     served = [predict_serving(tegula, row) for row in SERVING]
     lines += ["", "| serving | quantity | published | planned | error | not said, taken as |",
               "| --- | --- | --- | --- | --- | --- |", *(line for line, _ in served)]
@@ -260,9 +348,14 @@ def table_of(tegula):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--check", metavar="PAGE")
+    parser.add_argument("--check", nargs=2, metavar=("PAGE", "RUNS"))
     arguments = parser.parse_args()
-    return record.show(table_of(arguments.tegula), arguments.check)
+    predicted = predictions(arguments.tegula)
+    pages = arguments.check or (None, None)
+    failed = record.show(summary_of(predicted), pages[0])
+    if not arguments.check:
+        print()
+    return record.show(table_of(arguments.tegula, predicted), pages[1]) or failed
 
 
 if __name__ == "__main__":

@@ -23,25 +23,25 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
-    "tegula/base": 2_400,  # with what lies in tegula/ itself
-    "tegula/ir": 3_700,
-    "tegula/ops": 12_850,
-    "tegula/tile": 1_900,
-    "tegula/kernels": 550,  # their own headers, without KERNELS
-    "tegula/cost": 670,
-    "tegula/passes": 8_700,
-    "tegula/passes/superopt": 2_380,
+    "tegula/base": 2_385,  # with what lies in tegula/ itself
+    "tegula/ir": 3_690,
+    "tegula/ops": 12_820,
+    "tegula/tile": 1_895,
+    "tegula/kernels": 530,  # their own headers, without KERNELS
+    "tegula/cost": 790,
+    "tegula/passes": 8_705,
+    "tegula/passes/superopt": 2_425,
     "tegula/plan": 5_960,
-    "tegula/planner": 8_520,
-    "tegula/models": 6_100,
-    "tegula/io": 3_600,
-    "tegula/text": 8_600,
-    "tegula/runtime": 4_650,
-    "tegula/comm": 2_680,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_720,
-    "tegula/serve": 2_220,
+    "tegula/planner": 8_590,
+    "tegula/models": 6_085,
+    "tegula/io": 3_615,
+    "tegula/text": 8_560,
+    "tegula/runtime": 4_610,
+    "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
+    "tegula/train": 4_715,
+    "tegula/serve": 2_215,
     "tegula/report": 0,
-    "cli": 7_800,
+    "cli": 7_760,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

@@ -43,13 +43,16 @@ struct Accelerator {
   Link inside, between;         // within a node, and a device's share of the network
   double host_bytes_per_s = 0;  // one way, to the memory of the host; 0: not known
   double launch_s = 0;          // least time of an op
+  double product_start_s = 0;   // and more of a product: its first tiles arrive, its last ones go
   double dollars_per_hour = 0;  // rent of one device; 0: not known
   // The shares that its kernels sustain (sustained.h): the share of the peak that large products
   // reach at the full clock, the k at which they reach half of it, what products alone leave of
   // the clock, and what they are from.
   struct Sustained {
     double product = 0.75, k_half = 0, clock = 1;
-    std::string_view source = "not known: assumed";
+    std::string_view source = kAssumed;
+    static constexpr std::string_view kAssumed = "not known: assumed";
+    bool is_known() const { return source != kAssumed; }
   } sustained;
   // Measured on a machine; else empty and 0, and sustained.h's are taken. The share of the peak
   // products of so many rows reach, ascending; which of the bandwidth all ops.

@@ -60,6 +60,24 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
                     gamma_of(cluster.device, e.memory));
 }
 
+double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
+                  const Efficiency& e, double messages) {
+  const double hop = 4 * cluster.device.inside.seconds;
+  const double hop_between = 14.0 / 6 * cluster.device.between.seconds;
+  if (group.size <= 1) return 0;
+  if (what == Collective::kAllReduce || what == Collective::kAllToAll)
+    return messages * seconds_of(cluster, what, bytes / messages, group, e);
+  Link link = reached(cluster, link_of(cluster, group), group, e);
+  link.seconds = 0;
+  const auto n = static_cast<double>(group.size);
+  const int64_t in_node =
+      std::max<int64_t>(1, cluster.device.devices_per_node / std::max<int64_t>(1, group.stride));
+  const double nodes = is_in_node(cluster, group) ? 0 : std::ceil(n / static_cast<double>(in_node));
+  return messages * ((n - 1 - nodes) * hop + nodes * hop_between) +
+         seconds_of(what, Algorithm::kRing, bytes, group.size, link,
+                    gamma_of(cluster.device, e.memory));
+}
+
 double seconds_on(const ClusterSpec& cluster, Collective what, double bytes,
                   const RankSpan& group) {
   const Link link = link_for(cluster, what, group);

@@ -51,6 +51,11 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
 //   reduce-scatter  the other way round
 // k ranks of the group in each of m nodes.
 double seconds_on(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group);
+// The same as so many messages of NCCL: all-gathers and reduce-scatters go by its ring whatever
+// their size, n − 1 hops with 4 times the latency of a short message within a node, 14/6 times
+// between nodes (src/graph/tuning.cc: 4 and 14 µs). All-reduces as above, each message by itself.
+double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
+                  const Efficiency& e, double messages);
 // The message from which on the ring is the faster one; 0: always.
 double crossover_bytes(Collective what, int64_t n, Link link, double gamma = 0);
 

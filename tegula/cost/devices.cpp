@@ -26,7 +26,11 @@ constexpr Shares kA100Pcie = {.82, 100, .8, "an A100's, at 300 W"};
 constexpr Shares kH200 = {.845, 150, .75, "measured on an H200 (sustained.h)"};
 constexpr Shares kH100 = {.845, 150, .75, "an H200's chip under the same limit of power"};
 constexpr Shares kH100Pcie = {.845, 150, .6, "an H200's chip under half its power"};
-constexpr Shares kB200 = {.845, 150, .8, "some 1.55 of 2.25 PFLOP/s"};
+constexpr Shares kB200 = {.81, 150, .8,
+                          "1,745 of 2,250 TFLOP/s in bursts [Bekman, Machine Learning Engineering, "
+                          "maximum achievable matmul FLOPS], less under power for long"};
+constexpr Shares kMi300x = {.6, 150, .86,
+                            "668 of 1,300 TFLOP/s, best of many shapes [Bekman, the same table]"};
 
 struct Row {
   const char *name, *source;
@@ -91,7 +95,7 @@ constexpr Row kRows[] = {
     {"rtx4090", "NVIDIA Ada whitepaper, table 2", {1.29, 82.6, 82.6, 165, 330.3, 660.6},
      {24, 1008, 24564}, {8, 31.5, 12.5, kPcieSeconds, 31.5}, {89, 128, 128, 72}, 0.7},
     {"mi300x", "AMD MI300X data sheet", {163.4, 163.4, 653.7, 1307.4, 2614.9, 2614.9}, {192, 5300},
-     {8, 448, 50, kInsideSeconds, 63}, {0, 304, 64, 256}, 5.0},
+     {8, 448, 50, kInsideSeconds, 63}, {0, 304, 64, 256}, 5.0, kMi300x},
     {"tpu-v4", "Jouppi et al. 2023, table 4: links of a 3-D torus", {0, 0, 0, 275, 0, 275},
      {32, 1200}, {4096, 150, 3.1}, {0, 0, 0, 128}, 3.22},
     {"tpu-v5p", "Google Cloud TPU v5p page: links of a 3-D torus", {0, 0, 0, 459, 0, 918},
@@ -114,7 +118,7 @@ Accelerator accelerator(const Row& r) {
   a.capability = r.chip.capability, a.multiprocessors = r.chip.multiprocessors;
   a.sram_bytes = static_cast<double>(kKiB) * r.chip.sram_kib;
   a.l2_bytes = static_cast<double>(kMiB) * r.chip.l2_mib;
-  a.launch_s = 3e-6, a.dollars_per_hour = r.dollars_per_hour;
+  a.launch_s = 3e-6, a.product_start_s = 2e-6, a.dollars_per_hour = r.dollars_per_hour;
   a.sustained = r.shares;
   return a;
 }

@@ -17,10 +17,11 @@ struct Efficiency {
   double memory = 0.9;
   double inside = 0.78, between = 0.85;  // of links
   double overlap = 1;  // share of the time that can hide communication which does hide it
+  double host = 1;     // times as long as the host that was measured (host_time.h)
 };
 
 inline constexpr Efficiency kExpected = {};
-inline constexpr Efficiency kFast = {1.1, 1.15, 0.95, 0.85, 0.95, 1};
-inline constexpr Efficiency kSlow = {0.85, 0.75, 0.8, 0.5, 0.6, 0};
+inline constexpr Efficiency kFast = {1.1, 1.15, 0.95, 0.85, 0.95, 1, 0.5};
+inline constexpr Efficiency kSlow = {0.85, 0.75, 0.8, 0.5, 0.6, 0, 1.6};
 
 }  // namespace tegula

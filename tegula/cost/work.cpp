@@ -8,7 +8,7 @@ namespace tegula {
 
 namespace {
 
-constexpr double kTile = 128;
+constexpr double kTile = 128, kFewRows = 256;
 
 // Tiles over the places of all their waves.
 double wave_share(const Work& w, const Accelerator& a) {
@@ -78,8 +78,11 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
   if (w.flops > 0 && peak > 0) p.peak_s = w.flops / peak;
   if (w.flops > 0 && peak > 0) p.flops_s = w.flops / (peak * share_of(w, e, a) * p.wave);
   p.bytes_s = w.bytes / (a.memory_bytes_per_s * (a.memory_share > 0 ? a.memory_share : e.memory));
-  p.launch_s = a.launch_s * w.launches;
-  p.seconds = p.launch_s + std::max(p.flops_s, p.bytes_s);
+  p.launch_s = (a.launch_s + (w.unit == Unit::kMatmul ? a.product_start_s : 0)) * w.launches;
+  // Weights that few rows read once: half of the shorter term does not hide behind the other.
+  if (w.unit == Unit::kMatmul && a.product_start_s > 0)
+    p.apart_s = 0.5 * std::min(1.0, kFewRows / w.m) * std::min(p.flops_s, p.bytes_s);
+  p.seconds = p.launch_s + std::max(p.flops_s, p.bytes_s) + p.apart_s;
   p.bound = p.launch_s > std::max(p.flops_s, p.bytes_s) ? Bound::kLaunch
             : p.flops_s >= p.bytes_s                    ? Bound::kCompute
                                                         : Bound::kMemory;

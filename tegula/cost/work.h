@@ -2,6 +2,8 @@
 //
 //   seconds = launch + max(flops / (peak · η), bytes / (bandwidth · η))
 //
+// and for a GPU's products of m rows half of the lesser term · min(1, 256 / m): with few rows they
+// do not hide behind one another (bench/results/layouts/decode_h200_torch.json).
 // A product's η falls with the tiles of its last wave: tiles of 128 × 128 results go over all
 // multiprocessors at once, and a wave that is not full takes as long as one that is. What bounds a
 // call is the longest of the three terms. [Williams et al. 2009]
@@ -48,7 +50,7 @@ struct Seconds {
 
 struct WorkPrice {
   double seconds = 0;
-  double flops_s = 0, bytes_s = 0, launch_s = 0;
+  double flops_s = 0, bytes_s = 0, launch_s = 0, apart_s = 0;
   double peak_s = 0;  // of its operations at the peak
   double wave = 1;    // share of the tiles' waves that is filled
   Bound bound = Bound::kCompute;

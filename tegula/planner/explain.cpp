@@ -112,8 +112,10 @@ void explain_work(std::string& out, const Answer& a, const Work& w, const char* 
   if (w.unit == Unit::kMatmul)
     print(out, "; %.6g multiply-adds, %g of [%g %g]·[%g %g], waves filled %.3f", w.flops / 2,
           w.count, w.m, w.k, w.k, w.n, p.wave);
-  print(out, "\n%25smax(%.4g s of compute, %.4g of memory) + %.4g launch = %.4g s, bound by %s\n",
-        "", p.flops_s, p.bytes_s, p.launch_s, p.seconds, std::string(bound_name(p.bound)).c_str());
+  const std::string apart = p.apart_s > 0 ? cat(" + ", p.apart_s, " that do not hide") : "";
+  print(out, "\n%25smax(%.4g s of compute, %.4g of memory)%s + %.4g launch = %.4g s, bound by %s\n",
+        "", p.flops_s, p.bytes_s, apart.c_str(), p.launch_s, p.seconds,
+        std::string(bound_name(p.bound)).c_str());
 }
 
 void explain_attention(std::string& out, const Answer& a, const RankShape& s) {

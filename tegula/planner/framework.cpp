@@ -12,9 +12,12 @@ namespace {
 constexpr double kTorchLogits = 12, kTorchLossForward = 14, kTorchLossBackward = 26;
 // Vocabulary-parallel cross-entropy keeps the exponentials in place of the f32 logits.
 constexpr double kMegatronLogits = 8, kMegatronLossForward = 14, kMegatronLossBackward = 10;
-// Collectives take multiprocessors and bandwidth from what they hide behind: NCCL some 24 to 32 of
-// 132.
-constexpr double kMostly = 0.75;
+// Collectives take multiprocessors and bandwidth from what they hide behind. Messages of 32 MiB to
+// 1 GiB of NCCL beside products, copies and both on two H200 (bench/layouts_torch.py --part host).
+constexpr double kHides = 0.68, kStartBeside = 40e-6;
+constexpr double kDdpBucket = 25 << 20, kDeepspeedBucket = 5e8 * 2;  // their defaults
+
+constexpr double kShardedFactor = 1.05, kDeepspeedFactor = 1.15;
 
 constexpr Framework torch(std::string_view name, bool one_by_one, bool is_sharded,
                           int norm_passes = 1) {
@@ -23,7 +26,9 @@ constexpr Framework torch(std::string_view name, bool one_by_one, bool is_sharde
   f.norm_passes = norm_passes, f.has_f32_weights = true, f.is_sharded = is_sharded;
   f.logit_bytes = kTorchLogits;
   f.loss_forward = kTorchLossForward, f.loss_backward = kTorchLossBackward;
-  f.hides = kMostly;
+  f.hides = kHides, f.start_beside_s = kStartBeside;
+  f.factor = is_sharded ? kShardedFactor : 1;
+  if (!is_sharded) f.message_bytes = kDdpBucket;
   return f;
 }
 
@@ -33,9 +38,14 @@ constexpr Framework torchtitan() {
   return f;
 }
 
-constexpr Framework fused(std::string_view name, double gradient_bytes, double hides) {
+constexpr double kMatrices = 4;  // of a layer; what is smaller than 10^5 elements stays whole
+
+constexpr Framework fused(std::string_view name, double gradient_bytes, double hides,
+                          double factor = 1) {
   Framework f;
   f.name = name, f.gradient_bytes = gradient_bytes, f.hides = hides;
+  f.start_beside_s = kStartBeside, f.message_bytes = kDeepspeedBucket, f.factor = factor;
+  f.gathers_a_layer = kMatrices;
   f.logit_bytes = kMegatronLogits;
   f.loss_forward = kMegatronLossForward, f.loss_backward = kMegatronLossBackward;
   return f;
@@ -49,7 +59,7 @@ constexpr Framework kFrameworks[] = {
     torch("fsdp", true, true),
     torchtitan(),
     fused("megatron", 4, 0),
-    fused("deepspeed", 2, kMostly),
+    fused("deepspeed", 2, kHides, kDeepspeedFactor),
 };
 
 }  // namespace

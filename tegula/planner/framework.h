@@ -11,8 +11,9 @@
 //   megatron       fused kernels, gradients summed in f32, logits whole, nothing hides unless asked
 //   deepspeed      fused kernels, gradients of two bytes, logits whole
 //
-// A convention is a fact about code that can be read, or a count of bytes; but `hides` (.75) and
-// DDP's second copy of gradients were chosen with half of the executed steps in view.
+// A convention is a fact about code that can be read, a count of bytes, or measured on single
+// calls; DDP's second copy of gradients was chosen with half of the executed steps in view. One
+// factor a framework is from published runs.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,14 @@ struct Framework {
   // Logits: bytes of an element that live at once, where they are whole, and those that its
   // loss reads and writes forward and backward; 0: they are never whole.
   double logit_bytes = 0, loss_forward = 0, loss_backward = 0;
-  // The part of an exchange's time that is won where something else is computed meanwhile.
-  double hides = 1;
+  // The part of an exchange's time that is won where something else is computed meanwhile, and what
+  // of it each message loses: it waits for multiprocessors to become free.
+  double hides = 1, start_beside_s = 0;
+  double message_bytes = 0;    // of gradients in one; 0: a layer's
+  double gathers_a_layer = 1;  // of sharded weights: by the layer, or by the tensor
+  // Times as long as all of that: what published runs took, the mean of reports, at most 1.15
+  // (bench/planner_published.py --factors, with the error of a report from the others alone).
+  double factor = 1;
 };
 
 // Null: `name` is empty. Error: lists them.

@@ -14,6 +14,7 @@ double real(int64_t n) { return static_cast<double>(n); }
 // The head's loss never holds all logits: the kernels keep at most so many bytes at a time.
 constexpr double kMostLogitBytes = 256.0 * 1024 * 1024;
 constexpr double kChunkTokens = 2048;  // of a loss by chunks
+constexpr double kMostGathered = 1e9;  // elements: DeepSpeed's stage3_max_live_parameters
 
 // And the gradients of what the head reads and of the residual stream.
 double logit_bytes(const ModelSpec& m, const RankShape& s) {
@@ -196,6 +197,8 @@ MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, co
   }
   if (job.framework && job.framework->keeps_like_torch)
     add_copies(l, job, p, state, whole, n, b);
+  else if (l.zero >= 3 && job.framework && job.framework->gathers_a_layer > 1)
+    b.temporaries += state.weights * std::min(kMostGathered, p.layer + p.experts);
   else if (l.zero >= 3)
     b.temporaries += 2 * state.weights * (p.layer + p.experts);
   return b;

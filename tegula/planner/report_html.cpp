@@ -18,8 +18,8 @@ constexpr char kStyle[] =
     "border-bottom:1px solid #ddd}svg{max-width:100%;height:auto}svg text{font:11px system-ui,"
     "sans-serif}.wide{overflow-x:auto}</style>\n";
 // Distinguishable in print and for most eyes.
-constexpr const char* kFills[] = {"#3766b0", "#7aa7e8", "#dd7d31", "#57a854", "#b07aa1",
-                                  "#e15759", "#76b7b2", "#edc948", "#9c755f", "#bab0ac"};
+constexpr const char* kFills[] = {"#3766b0", "#7aa7e8", "#dd7d31", "#57a854", "#b07aa1", "#e15759",
+                                  "#76b7b2", "#edc948", "#9c755f", "#bab0ac", "#4e4e4e", "#d3a6c8"};
 
 // One bar of parts side by side, `whole` wide, with a legend below.
 template <size_t N>

@@ -185,6 +185,7 @@ void add_question(const Answer& a, Json& j) {
                              {"dtype", number_name(a.job.dtype)},
                              {"attention", a.job.flash ? kernel_name(a.job.kernel) : "naive"},
                              {"framework", a.job.framework ? a.job.framework->name : ""},
+                             {"framework_factor", a.job.framework ? a.job.framework->factor : 1.0},
                              {"keeps", a.job.is_built ? "built" : "mixed"}}));
   Json::Array help;
   for (const Help& h : what_would_help(a))

@@ -123,8 +123,8 @@ std::string why_too_large(const StepPrice& p, const StepPrice* best, double usab
 
 // Which part of the step grew most.
 std::string why_slower(const StepPrice& p, const StepPrice& best) {
-  std::array<Part, 10> grown = p.seconds.parts();
-  const std::array<Part, 10> before = best.seconds.parts();
+  auto grown = p.seconds.parts();
+  const auto before = best.seconds.parts();
   for (size_t i = 0; i < grown.size(); ++i) grown[i].value -= before[i].value;
   const Part& most = *std::max_element(
       grown.begin(), grown.end(), [](const Part& x, const Part& y) { return x.value < y.value; });

@@ -25,7 +25,7 @@ struct StepPricer::Stage {
   double total() const { return forward_s() + backward_s(); }
 };
 
-std::array<Part, 10> Waterfall::parts() const {
+std::array<Part, 12> Waterfall::parts() const {
   return {{{"compute", "compute", compute},
            {"memory", "memory traffic", memory},
            {"launch", "launches", launch},
@@ -35,7 +35,9 @@ std::array<Part, 10> Waterfall::parts() const {
            {"pp", "between stages", pp},
            {"dp", "data parallel", dp},
            {"optimizer", "optimizer", optimizer},
-           {"bubble", "bubble", bubble}}};
+           {"bubble", "bubble", bubble},
+           {"rest", "the framework's rest", rest},
+           {"host", "waiting for the host", host}}};
 }
 
 std::string_view StepPrice::bound_by() const {
@@ -43,7 +45,8 @@ std::string_view StepPrice::bound_by() const {
       {seconds.compute, "compute"},
       {seconds.memory + seconds.optimizer, "memory"},
       {seconds.exposed_comm(), "network"},
-      {seconds.launch, "launch"}};
+      {seconds.launch, "launch"},
+      {seconds.host, "host"}};
   return std::max_element(std::begin(terms), std::end(terms),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;
@@ -150,6 +153,7 @@ LayerPrice StepPricer::price_layer(const Layout& l) const {
   p.activations = live ? activation_bytes(model_, *live, s, l.remat)
                        : activation_bytes(model_, layer, embedding, head, s, l.remat);
   price_layer_comm(l, layer, p);
+  p.host = host_ops(layer);
   return p;
 }
 
@@ -257,38 +261,44 @@ void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& p
   const RankSpan all{l.zero_ranks(), l.tp}, same{l.zero_ranks() / l.ep, l.tp * l.ep};
   // The rank of the other pipeline that holds the same stage: as far as the ends are apart.
   const RankSpan pair{2, l.zero_ranks() * l.tp * (l.pp - 1)};
-  const auto one = [&](Collective what, double bytes, const RankSpan& group) {
-    const double within = comm(what, bytes, group);
+  static constexpr Framework kByTheBook;
+  const Framework& f = job_.framework ? *job_.framework : kByTheBook;
+  const double held = state.gradients * (dense + experts);
+  const double buckets = f.message_bytes > 0 ? std::ceil(held / f.message_bytes) : n;
+  const auto one = [&](Collective what, double bytes, const RankSpan& group, double messages) {
+    const double within = seconds_of(cluster_, what, bytes, group, efficiency_, messages);
     return l.copies() == 1 ? within : within + comm(what, bytes / real(group.size), pair);
   };
-  const auto both = [&](Collective what, double bytes_of_one) {
-    return one(what, bytes_of_one * dense, all) + one(what, bytes_of_one * experts, same);
+  const auto both = [&](Collective what, double bytes_of_one, double messages) {
+    return one(what, bytes_of_one * dense, all, messages) +
+           (experts > 0 ? one(what, bytes_of_one * experts, same, n) : 0);
   };
   const double hidden_b = efficiency_.overlap * s.backward_s() * real(l.slices);
   const double hidden_f = efficiency_.overlap * s.forward_s() * real(l.slices);
-  const double hides = job_.framework ? job_.framework->hides : 1;
   const double m = real(n_microbatches(job_, l)), stages = real(l.copies());
   double& dp = price.seconds.dp;
   // The last layer's part has nothing to hide behind; what hides takes its share of the device.
   const auto exposed = [&](double seconds, double under) {
     const double hidden = std::min(seconds, under);
-    return std::max(seconds - hides * hidden, seconds / n);
+    if (hidden <= 0) return seconds;
+    const double won = f.hides * hidden - f.start_beside_s * buckets * hidden / seconds;
+    return std::max(seconds - std::max(0.0, won), seconds / n);
   };
   if (l.zero == 0) {
-    dp = stages * exposed(both(Collective::kAllReduce, state.gradients), hidden_b);
+    dp = stages * exposed(both(Collective::kAllReduce, state.gradients, buckets), hidden_b);
   } else {
-    const double reduce = both(Collective::kReduceScatter, state.gradients);
+    const double reduce = both(Collective::kReduceScatter, state.gradients, buckets);
     // What is gathered are copies of two bytes.
-    const bool has_copies = job_.framework && job_.framework->is_sharded;
     const double gather =
-        both(Collective::kAllGather, has_copies ? std::min(2.0, state.weights) : state.weights);
+        both(Collective::kAllGather, f.is_sharded ? std::min(2.0, state.weights) : state.weights,
+             l.zero == 3 ? n * f.gathers_a_layer : buckets);
     if (l.zero == 3)
       dp = m * (exposed(gather, hidden_f) + exposed(gather + reduce, hidden_b));
     else
       dp = (l.zero == 2 ? m : stages) * exposed(reduce, hidden_b) +
            stages * exposed(gather, hidden_f);
   }
-  if (job_.framework && job_.framework->keeps_like_torch) add_copies(l, dense + experts, price);
+  if (f.keeps_like_torch) add_copies(l, dense + experts, price);
   // Gradients read, states read and written, weights written.
   const double local =
       l.zero == 0 ? stages * (dense + experts) : (dense + experts * real(l.ep)) / ranks;
@@ -340,6 +350,9 @@ StepPrice StepPricer::price(const Layout& l) {
   add_pipeline(l, p, stage, price);
   add_data_parallel(l, stage, price);
   add_memory(l, p, price);
+  if (job_.framework) price.seconds.rest = (job_.framework->factor - 1) * price.seconds.total();
+  const double host = host_seconds(job_, l, p.host, stage.layers, n_microbatches(job_, l));
+  price.seconds.host = beyond(efficiency_.host * host, price.seconds.total());
   const double tokens = real(job_.batch_tokens);
   price.flops_model = tokens * flops_.train();
   price.flops_hw = price.flops_model;

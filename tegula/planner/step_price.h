@@ -24,6 +24,7 @@
 #include <tuple>
 
 #include "tegula/cost/collective.h"
+#include "tegula/planner/host_time.h"
 #include "tegula/planner/memory.h"
 #include "tegula/planner/turns_clock.h"
 
@@ -34,9 +35,13 @@ struct Waterfall {
   double compute = 0, memory = 0, launch = 0;
   double tp = 0, cp = 0, ep = 0, pp = 0, dp = 0;
   double optimizer = 0, bubble = 0;
+  double rest = 0;  // by the framework's factor
+  double host = 0;  // beyond all of that (host_time.h)
   double exposed_comm() const { return tp + cp + ep + pp + dp; }
-  std::array<Part, 10> parts() const;
-  double total() const { return compute + memory + launch + exposed_comm() + optimizer + bubble; }
+  std::array<Part, 12> parts() const;
+  double total() const {
+    return compute + memory + launch + exposed_comm() + optimizer + bubble + rest + host;
+  }
 };
 
 struct StepPrice {
@@ -50,7 +55,7 @@ struct StepPrice {
   double step_s() const { return seconds.total(); }
   double peak_bytes() const { return memory.total(); }
   double bubble() const { return seconds.bubble / step_s(); }
-  std::string_view bound_by() const;  // compute, memory, network, launch
+  std::string_view bound_by() const;  // compute, memory, network, launch, host
 };
 
 // One layer's prices for a micro-batch, or a slice of one: the same for all layouts that cut it
@@ -62,6 +67,7 @@ struct LayerPrice {
   double cp_forward = 0, cp_backward = 0, ep = 0;  // ep: one direction
   double boundary_bytes = 0;                       // what goes from stage to stage
   ActivationBytes activations;
+  HostOps host;
 };
 
 // A rank of the pipeline and what it holds.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tegula/planner/answer.h"
 
 namespace tegula::planner {
@@ -68,6 +70,70 @@ TEST(Frameworks, WhatIsWrittenAndReadMoreTakesLonger) {
   };
   EXPECT_LT(seconds("tegula"), seconds("torchtitan"));
   EXPECT_LT(seconds("torchtitan"), seconds("fsdp"));
+}
+
+// Op by op from Python: a step of few tokens waits for the host, one of many does not; wrapped
+// layers and parameters' hooks take more of it.
+TEST(Frameworks, AStepOfFewTokensWaitsForItsHost) {
+  const auto priced = [](const char* framework, int64_t seqlen, const char* fix) {
+    Question q;
+    q.model = "gpt2", q.gpus = "8xH200", q.seqlen = seqlen, q.batch_tokens = 8 * seqlen;
+    q.framework = framework, q.fix = fix;
+    auto a = answer(q);
+    EXPECT_TRUE(a.ok()) << a.error().message;
+    const StepPrice p = a->found.best.at(0);
+    EXPECT_LE(a->intervals.at(0).low, p.step_s());
+    EXPECT_GE(a->intervals.at(0).high, p.step_s());
+    double sum = 0;
+    for (const auto& term : p.seconds.parts()) sum += term.value;
+    EXPECT_DOUBLE_EQ(sum, p.step_s());
+    return p;
+  };
+  const char* ddp = "dp=8,tp=1,pp=1,cp=1,zero=0,microbatch=1,remat=none";
+  const char* sharded = "dp=8,tp=1,pp=1,cp=1,zero=3,microbatch=1,remat=none";
+  const StepPrice few = priced("torch", 64, ddp);
+  EXPECT_EQ(few.bound_by(), "host");
+  // 12 layers of 4 products and 2 norms at 198 µs under autocast, 8 views, attention and activation
+  // at 30; 6 parameters at 39.5.
+  EXPECT_NEAR(few.step_s(), 12 * (6 * 198e-6 + 10 * 30e-6 + 6 * 39.5e-6), 1e-9);
+  const StepPrice wrapped = priced("fsdp", 64, sharded);
+  EXPECT_GT(wrapped.step_s(), 12 * 3.8e-3);
+  EXPECT_EQ(priced("tegula", 64, ddp).seconds.host, 0);
+  const char* many = "dp=8,tp=1,pp=1,cp=1,zero=0,microbatch=32,remat=none";
+  Question q;
+  q.model = "gpt2", q.gpus = "8xH200", q.seqlen = 1024, q.batch_tokens = 8 * 32 * 1024;
+  q.framework = "torch", q.fix = many;
+  EXPECT_EQ(answer(q)->found.best.at(0).seconds.host, 0);
+}
+
+// What a message wins beside other work: .68 of its time, less 40 µs; the last layer's never hides.
+TEST(Frameworks, ShortMessagesHideLess) {
+  const char* fix = "dp=8,tp=1,pp=1,cp=1,zero=0,microbatch=4,remat=none";
+  const auto dp = [&](const char* framework) {
+    Question q;
+    q.model = "gpt2-xl", q.gpus = "8xH200", q.seqlen = 1024, q.batch_tokens = 8 * 4 * 1024;
+    q.framework = framework, q.fix = fix;
+    return answer(q)->found.best.at(0).seconds.dp;
+  };
+  EXPECT_LT(dp("deepspeed"), dp("megatron") / 2 * .36);  // of 2 and 4 bytes
+  EXPECT_GT(dp("deepspeed"), dp("megatron") / 2 * (1 - .68));
+  EXPECT_GT(dp("torch"), dp("megatron") * (1 - .68));  // 25 MiB a message, of 4 bytes an element
+  EXPECT_LT(dp("torch"), dp("megatron"));
+}
+
+TEST(Intervals, AreWideWhereNothingWasMeasured) {
+  const auto width = [](const char* gpus) {
+    Question q;
+    q.model = "gpt2", q.gpus = gpus, q.seqlen = 1024, q.batch_tokens = 8 * 8 * 1024;
+    const auto a = answer(q);
+    const bool is_said = std::any_of(a->notes.begin(), a->notes.end(), [](const std::string& n) {
+      return n.find("the interval is wide") != n.npos;
+    });
+    return std::pair{a->intervals.at(0).high / a->intervals.at(0).low, is_said};
+  };
+  EXPECT_FALSE(width("8xH200").second);
+  EXPECT_TRUE(width("8xRTX4090").second);
+  EXPECT_GT(width("8xRTX4090").first, 1.3 * width("8xH200").first);
 }
 
 TEST(Frameworks, KernelsOfAttentionHaveGenerations) {

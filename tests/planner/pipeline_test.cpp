@@ -172,6 +172,7 @@ TEST(Pipeline, WaitsAndMemoryAreThePapers) {
   model.n_layers = 48, model.vocab_size = 1;
   ClusterSpec cluster = *parse_cluster("4xA100");
   cluster.device.inside = {1e30, 0}, cluster.device.launch_s = 0;
+  cluster.device.product_start_s = 0;
   cluster.device.sustained = {};  // products of fewer tokens are as fast
   Job job;
   const int p = 4, m = 16;

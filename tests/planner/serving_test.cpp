@@ -25,7 +25,7 @@ TEST(Serving, AStepReadsAllWeightsAndCaches) {
   for (const char* name : {"llama3-8b", "gpt2-xl", "llama2-13b"}) {
     const ModelSpec m = preset(name);
     ClusterSpec c = *parse_cluster("H200");
-    c.device.launch_s = 0;
+    c.device.launch_s = c.device.product_start_s = 0;
     const ServeJob job{512, 2, 0, Number::kBf16};
     const ParamCount p = *count_params(m);
     for (const double batch : {1.0, 16.0, 64.0}) {
