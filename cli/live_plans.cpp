@@ -15,7 +15,7 @@ Result<std::shared_ptr<const Plan>> micro_plan(TrainConfig c, int64_t n_layers) 
 }
 
 Result<planner::LayerLive> live_of(TrainConfig c) {
-  constexpr int kFew = 3, kMost = 5;
+  constexpr int kFew = 3, kMost = 6;
   c.accumulate = 2;  // gradients' sums are state then, as they are in a pipeline
   auto few = TEGULA_TRY(micro_plan(c, kFew));
   for (int n = kFew;; ++n) {

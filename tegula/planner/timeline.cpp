@@ -216,7 +216,8 @@ struct Pair {
   Where where = Where::kLayers;
 };
 
-// Whether what a layer's backward part begins ends in the next one's.
+// Whether what a layer's backward part begins ends in the next one's, or in that behind it where
+// the next has fewer gradients.
 bool joins_in_background(const Plan& plan) {
   return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& s) {
     return s.starts >= 0 && layer_of(s.scope) >= 0 && s.in[0].type.bytes() > s.out[0].type.bytes();
@@ -224,10 +225,10 @@ bool joins_in_background(const Plan& plan) {
 }
 
 Result<std::vector<Pair>> pairs_of(const Plan& few, const Plan& more, int n_few, Mask mask) {
-  if (n_few < 4 && joins_in_background(few))
+  if (n_few < 5 && joins_in_background(few))
     return unsupported(cat("of ", n_few,
                            " layers none is steady: gradients of one are joined while "
-                           "the next runs"));
+                           "the next two run"));
   const std::vector<int64_t> live[] = {live_of(few, wheres_of_slots(few), mask),
                                        live_of(more, wheres_of_slots(more), mask)};
   std::vector<Pair> pairs;

@@ -21,9 +21,9 @@ namespace tegula::planner {
 // gradients of weights that wait for other ranks while other layers run.
 std::vector<int64_t> live_bytes(const Plan& plan, bool with_all = true);
 // few: a plan of n_few layers; more: of one more. Three do, but where what is under way in one
-// layer ends in the next (gradients joined in the background): four do there. Errors: fewer than
-// n_few layers; a step of forward or backward of which only one of the plans has the like, or one
-// of the update at which more lies than at any that both have.
+// layer ends in the next two (gradients joined in the background): five do there. Errors: fewer
+// than n_few layers; a step of forward or backward of which only one of the plans has the like, or
+// one of the update at which more lies than at any that both have.
 Result<int64_t> composed_peak(const Plan& few, const Plan& more, int64_t n_layers, int n_few = 3);
 
 // The bytes that a layer keeps and what its steps need beyond that, without what stands elsewhere,
