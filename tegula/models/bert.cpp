@@ -113,17 +113,14 @@ constexpr Cut kCuts[] = {{"self.query.weight", 0, &kHeads},
 
 }  // namespace
 
-constinit const ModelDef bert_model = {
+constinit const ModelDef bert_model = decoder_family({
     .name = "bert",
     .doc = "BERT, MiniLM: vectors of texts, masked tokens",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .before_head = transform,
     .head_bias = bias,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "bert",
     .hf_class = "BertForMaskedLM",
     .fixed = kFixed,
     // Tensors on the last layer in other uses of it: a pooler, which text follows which; and the
@@ -139,6 +136,6 @@ constinit const ModelDef bert_model = {
                          "cls.seq_relationship.weight cls.seq_relationship.bias"},
     .cuts = kCuts,
     .sees_ahead = true,
-};
+});
 
 }  // namespace tegula

@@ -88,16 +88,13 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
 
 }  // namespace
 
-constinit const ModelDef decoder_model = {
+constinit const ModelDef decoder_model = decoder_family({
     .name = "decoder",
     .doc = "A decoder of choices: --norm, --activation, --positions",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
     .hf_type = "tegula-decoder",
-    .cuts = kDecoderCuts,
-};
+});
 
 }  // namespace tegula

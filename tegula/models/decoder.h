@@ -9,6 +9,8 @@
 // 2020; Gemma Team 2024; OLMo Team 2024; Black et al. 2022]
 #pragma once
 
+#include <array>
+
 #include "tegula/models/model.h"
 #include "tegula/models/rotary.h"
 
@@ -174,5 +176,25 @@ inline constexpr Cut kQwenExpertCuts[] = {{"q_proj.weight", 0, &setting::kHeads}
                                           {"experts.down_proj.weight", 0, &setting::kExperts},
                                           {"embed_tokens.weight", 0},
                                           {"lm_head.weight", 0}};
+
+// What families of the decoder share; `def` brings the rest. Where it says nothing else,
+// config.json has the family's name and ranks cut weights as Llama's.
+constexpr ModelDef decoder_family(ModelDef def) {
+  def.hidden = decoder_hidden, def.head = decoder_head;
+  if (def.hf_type.empty()) def.hf_type = def.name;
+  if (def.cuts.empty()) def.cuts = kDecoderCuts;
+  return def;
+}
+// The sizes that most families' config.json names alike, and then a family's own fields.
+template <size_t N>
+constexpr std::array<Field, N + 5> with_sizes(const Field (&own)[N]) {
+  std::array<Field, N + 5> all = {{{&setting::kVocabSize, "vocab_size"},
+                                   {&setting::kWidth, "hidden_size"},
+                                   {&setting::kFfWidth, "intermediate_size"},
+                                   {&setting::kLayers, "num_hidden_layers"},
+                                   {&setting::kHeads, "num_attention_heads"}}};
+  for (size_t i = 0; i < N; ++i) all[i + 5] = own[i];
+  return all;
+}
 
 }  // namespace tegula

@@ -72,11 +72,9 @@ constexpr FixedKey kFixed[] = {{"attn_logit_softcapping", "null"},
 
 }  // namespace
 
-constinit const ModelDef gemma3_model = {
+constinit const ModelDef gemma3_model = decoder_family({
     .name = "gemma3",
     .doc = "Gemma 3: windows in five layers of six, with a base of RoPE of their own",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
@@ -84,7 +82,6 @@ constinit const ModelDef gemma3_model = {
     .hf_class = "Gemma3ForCausalLM",
     .fixed = kFixed,
     .free = "_sliding_window_pattern",
-    .cuts = kDecoderCuts,
-};
+});
 
 }  // namespace tegula

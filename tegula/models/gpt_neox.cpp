@@ -44,20 +44,15 @@ Status resolve(ModelConfig& m) {
   return {};
 }
 
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kContext, "max_position_embeddings", 2048},
-                             {&kNormEps, "layer_norm_eps", 1e-5, 1e-5},
-                             {&kRopeTheta, "rotary_emb_base", 1e4, 1e4, kNestedTheta},
-                             {&kRotaryShare, "rotary_pct", 0.25, 0.25, kNestedShare},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "hidden_dropout attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", false, false},
-                             {&kBias, "attention_bias", true},
-                             {&kParallel, "use_parallel_residual", true, true}};
+constexpr auto kFields = with_sizes({{&kContext, "max_position_embeddings", 2048},
+                                     {&kNormEps, "layer_norm_eps", 1e-5, 1e-5},
+                                     {&kRopeTheta, "rotary_emb_base", 1e4, 1e4, kNestedTheta},
+                                     {&kRotaryShare, "rotary_pct", 0.25, 0.25, kNestedShare},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "hidden_dropout attention_dropout", 0},
+                                     {&kTied, "tie_word_embeddings", false, false},
+                                     {&kBias, "attention_bias", true},
+                                     {&kParallel, "use_parallel_residual", true, true}});
 constexpr FixedKey kFixed[] = {{"hidden_act", R"("gelu")", true}};
 constexpr Cut kCuts[] = {{"query_key_value.weight", 0, &kHeads},
                          {"query_key_value.bias", 0, &kHeads},
@@ -70,15 +65,12 @@ constexpr Cut kCuts[] = {{"query_key_value.weight", 0, &kHeads},
 
 }  // namespace
 
-constinit const ModelDef gpt_neox_model = {
+constinit const ModelDef gpt_neox_model = decoder_family({
     .name = "gpt_neox",
     .doc = "GPT-NeoX: parallel layers, a quarter of each head turned",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "gpt_neox",
     .hf_class = "GPTNeoXForCausalLM",
     .fixed = kFixed,
     .names = {.table = "gpt_neox.embed_in.weight",
@@ -86,6 +78,6 @@ constinit const ModelDef gpt_neox_model = {
               .other_head = "lm_head.weight",
               .ignored = ".attention.bias .attention.masked_bias .rotary_emb.inv_freq"},
     .cuts = kCuts,
-};
+});
 
 }  // namespace tegula

@@ -13,37 +13,28 @@ Decoder decoder(const ModelConfig& m) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 0},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 2048},
-                             {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", false, false},
-                             {&kBias, "attention_bias", false},
-                             {&kFfnBias, "mlp_bias", false}};
+constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 0},
+                                     {&kHeadDim, "head_dim", 0},
+                                     {&kContext, "max_position_embeddings", 2048},
+                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
+                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "attention_dropout", 0},
+                                     {&kTied, "tie_word_embeddings", false, false},
+                                     {&kBias, "attention_bias", false},
+                                     {&kFfnBias, "mlp_bias", false}});
 
 }  // namespace
 
-constinit const ModelDef llama_model = {
+constinit const ModelDef llama_model = decoder_family({
     .name = "llama",
     .doc = "Llama: RMS norm, rotary positions, GQA, SwiGLU",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve_rotary,
-    .hf_type = "llama",
     .hf_class = "LlamaForCausalLM",
     .fixed = kLlamaFixed,
     .free = "pretraining_tp",
-    .cuts = kDecoderCuts,
-};
+});
 
 }  // namespace tegula

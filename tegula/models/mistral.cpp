@@ -10,35 +10,26 @@ using namespace setting;  // NOLINT(google-build-using-namespace)
 
 Decoder decoder(const ModelConfig&) { return {.window = window_of_all}; }
 
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 8},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 131072},
-                             {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", false, false},
-                             {&kWindow, "sliding_window", 4096, 0}};
+constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 8},
+                                     {&kHeadDim, "head_dim", 0},
+                                     {&kContext, "max_position_embeddings", 131072},
+                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
+                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "attention_dropout", 0},
+                                     {&kTied, "tie_word_embeddings", false, false},
+                                     {&kWindow, "sliding_window", 4096, 0}});
 
 }  // namespace
 
-constinit const ModelDef mistral_model = {
+constinit const ModelDef mistral_model = decoder_family({
     .name = "mistral",
     .doc = "Mistral: Llama with a sliding window",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve_rotary,
-    .hf_type = "mistral",
     .hf_class = "MistralForCausalLM",
     .fixed = kLlamaFixed,
-    .cuts = kDecoderCuts,
-};
+});
 
 }  // namespace tegula

@@ -18,23 +18,18 @@ Status resolve(ModelConfig& m) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 8},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 131072},
-                             {&kExperts, "num_local_experts", 8, {}, "num_experts"},
-                             {&kExpertsPerToken, "num_experts_per_tok", 2},
-                             {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
-                             {&kRopeTheta, "rope_theta", 1e6, 1e4, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout", 0},
-                             {&kBalance, "router_aux_loss_coef", 0.001},
-                             {&kCapacity, ""},
-                             {&kTied, "tie_word_embeddings", false, false}};
+constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 8},
+                                     {&kHeadDim, "head_dim", 0},
+                                     {&kContext, "max_position_embeddings", 131072},
+                                     {&kExperts, "num_local_experts", 8, {}, "num_experts"},
+                                     {&kExpertsPerToken, "num_experts_per_tok", 2},
+                                     {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
+                                     {&kRopeTheta, "rope_theta", 1e6, 1e4, kNestedTheta},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "attention_dropout", 0},
+                                     {&kBalance, "router_aux_loss_coef", 0.001},
+                                     {&kCapacity, ""},
+                                     {&kTied, "tie_word_embeddings", false, false}});
 constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu"|"swish")", true},
                                {"router_jitter_noise", "0.0|0|null"},
                                {"sliding_window", "null"}};
@@ -50,11 +45,9 @@ constexpr Cut kCuts[] = {{"q_proj.weight", 0, &kHeads},
 
 }  // namespace
 
-constinit const ModelDef moe_model = {
+constinit const ModelDef moe_model = decoder_family({
     .name = "moe",
     .doc = "Mixtral: Llama with experts instead of one FFN",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
@@ -64,6 +57,6 @@ constinit const ModelDef moe_model = {
     .names = {.stacked = ".experts."},
     .cuts = kCuts,
     .f32_only = "a mixture of experts generates in f32 alone, its gates' arithmetic is f32",
-};
+});
 
 }  // namespace tegula

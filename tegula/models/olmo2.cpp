@@ -15,20 +15,15 @@ Decoder decoder(const ModelConfig& m) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 0},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 2048},
-                             {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", false, false},
-                             {&kBias, "attention_bias", false}};
+constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 0},
+                                     {&kHeadDim, "head_dim", 0},
+                                     {&kContext, "max_position_embeddings", 2048},
+                                     {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
+                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "attention_dropout", 0},
+                                     {&kTied, "tie_word_embeddings", false, false},
+                                     {&kBias, "attention_bias", false}});
 // The norms of queries and keys are over all heads, so these stay together.
 constexpr Cut kCuts[] = {{"gate_proj.weight", 0},
                          {"up_proj.weight", 0},
@@ -38,18 +33,15 @@ constexpr Cut kCuts[] = {{"gate_proj.weight", 0},
 
 }  // namespace
 
-constinit const ModelDef olmo2_model = {
+constinit const ModelDef olmo2_model = decoder_family({
     .name = "olmo2",
     .doc = "OLMo 2: norms behind each part, and of queries and keys",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve_rotary,
-    .hf_type = "olmo2",
     .hf_class = "Olmo2ForCausalLM",
     .fixed = kLlamaFixed,
     .cuts = kCuts,
-};
+});
 
 }  // namespace tegula

@@ -12,22 +12,18 @@ Decoder decoder(const ModelConfig&) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 0},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 4096},
-                             {&kTrainedContext, "original_max_position_embeddings", 4096, 4096},
-                             {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRotaryShare, "partial_rotary_factor", 1.0, 1.0, kNestedShare},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "resid_pdrop embd_pdrop attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", false, false},
-                             {&kWindow, "sliding_window", 0, 0}};
+constexpr auto kFields =
+    with_sizes({{&kKvHeads, "num_key_value_heads", 0},
+                {&kHeadDim, "head_dim", 0},
+                {&kContext, "max_position_embeddings", 4096},
+                {&kTrainedContext, "original_max_position_embeddings", 4096, 4096},
+                {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
+                {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                {&kRotaryShare, "partial_rotary_factor", 1.0, 1.0, kNestedShare},
+                {&kRopeScaling, ""},
+                {&kDropout, "resid_pdrop embd_pdrop attention_dropout", 0},
+                {&kTied, "tie_word_embeddings", false, false},
+                {&kWindow, "sliding_window", 0, 0}});
 constexpr Cut kCuts[] = {{"qkv_proj.weight", 0, &kKvHeads, 3, &kHeads},
                          {"o_proj.weight", 1, &kHeads},
                          {"gate_up_proj.weight", 0, nullptr, 2},
@@ -37,18 +33,15 @@ constexpr Cut kCuts[] = {{"qkv_proj.weight", 0, &kKvHeads, 3, &kHeads},
 
 }  // namespace
 
-constinit const ModelDef phi3_model = {
+constinit const ModelDef phi3_model = decoder_family({
     .name = "phi3",
     .doc = "Phi-3: Llama with fused projections, heads turned in part",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve_rotary,
-    .hf_type = "phi3",
     .hf_class = "Phi3ForCausalLM",
     .fixed = kLlamaFixed,
     .cuts = kCuts,
-};
+});
 
 }  // namespace tegula

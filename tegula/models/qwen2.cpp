@@ -14,39 +14,30 @@ Status resolve(ModelConfig& m) {
   return resolve_rotary(m);
 }
 
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 32},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 32768},
-                             {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", false, false},
-                             {&kUsesWindow, "use_sliding_window", false},
-                             {&kWindow, "sliding_window", 4096, 0},
-                             {&kFirstWindow, "max_window_layers", 28, 0},
-                             {&kLayerTypes, "layer_types", ""}};
+constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 32},
+                                     {&kHeadDim, "head_dim", 0},
+                                     {&kContext, "max_position_embeddings", 32768},
+                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
+                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "attention_dropout", 0},
+                                     {&kTied, "tie_word_embeddings", false, false},
+                                     {&kUsesWindow, "use_sliding_window", false},
+                                     {&kWindow, "sliding_window", 4096, 0},
+                                     {&kFirstWindow, "max_window_layers", 28, 0},
+                                     {&kLayerTypes, "layer_types", ""}});
 
 }  // namespace
 
-constinit const ModelDef qwen2_model = {
+constinit const ModelDef qwen2_model = decoder_family({
     .name = "qwen2",
     .doc = "Qwen 2: Llama with biases on q, k and v",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "qwen2",
     .hf_class = "Qwen2ForCausalLM",
     .hf_has_tokenizer = true,
     .fixed = kLlamaFixed,
-    .cuts = kDecoderCuts,
-};
+});
 
 }  // namespace tegula

@@ -64,21 +64,18 @@ constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu"|"swish")", true}};
 
 }  // namespace
 
-constinit const ModelDef qwen2_moe_model = {
+constinit const ModelDef qwen2_moe_model = decoder_family({
     .name = "qwen2_moe",
     .doc = "Qwen 2 with experts, one of them shared",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "qwen2_moe",
     .hf_class = "Qwen2MoeForCausalLM",
     .hf_has_tokenizer = true,
     .fixed = kFixed,
     .names = {.stacked = ".experts."},
     .cuts = kQwenExpertCuts,
     .f32_only = "a mixture of experts generates in f32 alone, its gates' arithmetic is f32",
-};
+});
 
 }  // namespace tegula

@@ -19,40 +19,31 @@ Status resolve(ModelConfig& m) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 32},
-                             {&kHeadDim, "head_dim", 128},
-                             {&kContext, "max_position_embeddings", 32768},
-                             {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", false, false},
-                             {&kBias, "attention_bias", false},
-                             {&kUsesWindow, "use_sliding_window", false},
-                             {&kWindow, "sliding_window", 4096, 0},
-                             {&kFirstWindow, "max_window_layers", 28, 0},
-                             {&kLayerTypes, "layer_types", ""}};
+constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 32},
+                                     {&kHeadDim, "head_dim", 128},
+                                     {&kContext, "max_position_embeddings", 32768},
+                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
+                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "attention_dropout", 0},
+                                     {&kTied, "tie_word_embeddings", false, false},
+                                     {&kBias, "attention_bias", false},
+                                     {&kUsesWindow, "use_sliding_window", false},
+                                     {&kWindow, "sliding_window", 4096, 0},
+                                     {&kFirstWindow, "max_window_layers", 28, 0},
+                                     {&kLayerTypes, "layer_types", ""}});
 
 }  // namespace
 
-constinit const ModelDef qwen3_model = {
+constinit const ModelDef qwen3_model = decoder_family({
     .name = "qwen3",
     .doc = "Qwen 3: norms of queries and keys, head by head",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "qwen3",
     .hf_class = "Qwen3ForCausalLM",
     .hf_has_tokenizer = true,
     .fixed = kLlamaFixed,
-    .cuts = kDecoderCuts,
-};
+});
 
 }  // namespace tegula

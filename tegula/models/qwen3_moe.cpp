@@ -52,15 +52,12 @@ constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu"|"swish")", true}};
 
 }  // namespace
 
-constinit const ModelDef qwen3_moe_model = {
+constinit const ModelDef qwen3_moe_model = decoder_family({
     .name = "qwen3_moe",
     .doc = "Qwen 3 with experts",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "qwen3_moe",
     .hf_class = "Qwen3MoeForCausalLM",
     .hf_has_tokenizer = true,
     .fixed = kFixed,
@@ -68,6 +65,6 @@ constinit const ModelDef qwen3_moe_model = {
     .names = {.stacked = ".experts."},
     .cuts = kQwenExpertCuts,
     .f32_only = "a mixture of experts generates in f32 alone, its gates' arithmetic is f32",
-};
+});
 
 }  // namespace tegula

@@ -40,41 +40,32 @@ Status resolve(ModelConfig& m) {
   return resolve_rotary(m);
 }
 
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 4},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 32768},
-                             {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
-                             {&kRopeTheta, "rope_theta", 2e6, 2e6, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout", 0},
-                             {&kTied, "tie_word_embeddings", true, true},
-                             {&kBias, "attention_bias", false},
-                             {&kFfnBias, "mlp_bias", false},
-                             {&kUsesWindow, "use_sliding_window", false},
-                             {&kWindow, "sliding_window", 0, 0},
-                             {&kInterval, "no_rope_layer_interval", 4, 4},
-                             {&kTurns, "no_rope_layers", ""},
-                             {&kLayerTypes, "layer_types", ""}};
+constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 4},
+                                     {&kHeadDim, "head_dim", 0},
+                                     {&kContext, "max_position_embeddings", 32768},
+                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
+                                     {&kRopeTheta, "rope_theta", 2e6, 2e6, kNestedTheta},
+                                     {&kRopeScaling, ""},
+                                     {&kDropout, "attention_dropout", 0},
+                                     {&kTied, "tie_word_embeddings", true, true},
+                                     {&kBias, "attention_bias", false},
+                                     {&kFfnBias, "mlp_bias", false},
+                                     {&kUsesWindow, "use_sliding_window", false},
+                                     {&kWindow, "sliding_window", 0, 0},
+                                     {&kInterval, "no_rope_layer_interval", 4, 4},
+                                     {&kTurns, "no_rope_layers", ""},
+                                     {&kLayerTypes, "layer_types", ""}});
 
 }  // namespace
 
-constinit const ModelDef smollm3_model = {
+constinit const ModelDef smollm3_model = decoder_family({
     .name = "smollm3",
     .doc = "SmolLM 3: Llama with layers that turn nothing",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "smollm3",
     .hf_class = "SmolLM3ForCausalLM",
     .fixed = kLlamaFixed,
-    .cuts = kDecoderCuts,
-};
+});
 
 }  // namespace tegula

@@ -28,21 +28,17 @@ Status resolve(ModelConfig& m) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
-                             {&kWidth, "hidden_size"},
-                             {&kFfWidth, "intermediate_size"},
-                             {&kLayers, "num_hidden_layers"},
-                             {&kHeads, "num_attention_heads"},
-                             {&kKvHeads, "num_key_value_heads", 2},
-                             {&kHeadDim, "head_dim", 0},
-                             {&kContext, "max_position_embeddings", 4096},
-                             {&kNormEps, "norm_epsilon", 1e-5, 1e-5},
-                             {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                             {&kRopeScaling, ""},
-                             {&kDropout, "attention_dropout residual_dropout embedding_dropout", 0},
-                             {&kTied, "tie_word_embeddings", true, true},
-                             {&kBias, "use_bias", true},
-                             {&kWindow, "sliding_window", 0, 0}};
+constexpr auto kFields =
+    with_sizes({{&kKvHeads, "num_key_value_heads", 2},
+                {&kHeadDim, "head_dim", 0},
+                {&kContext, "max_position_embeddings", 4096},
+                {&kNormEps, "norm_epsilon", 1e-5, 1e-5},
+                {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
+                {&kRopeScaling, ""},
+                {&kDropout, "attention_dropout residual_dropout embedding_dropout", 0},
+                {&kTied, "tie_word_embeddings", true, true},
+                {&kBias, "use_bias", true},
+                {&kWindow, "sliding_window", 0, 0}});
 constexpr FixedKey kFixed[] = {{"hidden_act", R"("gelu_pytorch_tanh"|"gelu_new")", true}};
 constexpr Cut kCuts[] = {{"q_proj.weight", 0, &kHeads},
                          {"q_proj.bias", 0, &kHeads},
@@ -59,18 +55,15 @@ constexpr Cut kCuts[] = {{"q_proj.weight", 0, &kHeads},
 
 }  // namespace
 
-constinit const ModelDef starcoder2_model = {
+constinit const ModelDef starcoder2_model = decoder_family({
     .name = "starcoder2",
     .doc = "StarCoder 2: layer norm, GELU, biases, rotary positions, a window",
-    .hidden = decoder_hidden,
-    .head = decoder_head,
     .decoder = decoder,
     .fields = kFields,
     .resolve = resolve,
-    .hf_type = "starcoder2",
     .hf_class = "Starcoder2ForCausalLM",
     .fixed = kFixed,
     .cuts = kCuts,
-};
+});
 
 }  // namespace tegula

@@ -2,6 +2,7 @@
 // scalar function and its derivative.
 #pragma once
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/reference.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -16,6 +17,24 @@ inline constexpr std::string_view kTernaryDims = "..., ..., ... -> ...";
 template <int64_t N>
 int64_t per_element(const OpCall& c) {
   return N * c.out[0].shape.numel();
+}
+
+// What elementwise ops have in common; `def` brings the rest. Types say how many operands there
+// are, "F
+// -> F" where they are left out; one operation an element, where nothing else is said, and none
+// by per_element<0>: such ops are free to passes.
+constexpr OpDef elementwise(OpDef def) {
+  def.group = "elementwise";
+  def.is_elementwise = true;
+  if (def.types.empty() && !def.types_fn) def.types = "F -> F";
+  const size_t n_more = static_cast<size_t>(std::count(def.types.begin(), def.types.end(), ','));
+  constexpr std::string_view kDims[] = {kUnaryDims, kBinaryDims, kTernaryDims};
+  if (def.dims.empty()) def.dims = kDims[n_more];
+  if (def.flops == per_element<0>)
+    def.flops = nullptr;
+  else if (!def.flops)
+    def.flops = per_element<1>;
+  return def;
 }
 
 template <auto Fn>

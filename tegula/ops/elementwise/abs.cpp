@@ -3,18 +3,15 @@
 
 namespace tegula {
 
-constinit const OpDef abs_op = {
+constinit const OpDef abs_op = elementwise({
     .name = "abs",
     .formula = "y = |x|",
-    .group = "elementwise",
-    .dims = kUnaryDims,
     .types = "T -> T",
     .flops = per_element<2>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * sign(c.in[0])}; },
     .tile = tile_unary<tile::Op::kAbs>,
     .reference = reference_with_ints<UnaryRef<[](auto x) { return scalar::abs(x); }>>,
     .samples = [] { return unary_samples(0.1, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,20 +3,15 @@
 
 namespace tegula {
 
-constinit const OpDef asinh_op = {
+constinit const OpDef asinh_op = elementwise({
     .name = "asinh",
     .formula = "y = log(x + sqrt(x^2 + 1))",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * rsqrt(c.in[0] * c.in[0] + 1.0)};
     },
     .tile = tile_unary<tile::Op::kAsinh>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::asinh(x); }>>,
     .samples = [] { return unary_samples(-3, 3); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,18 +3,15 @@
 
 namespace tegula {
 
-constinit const OpDef bitwise_and_op = {
+constinit const OpDef bitwise_and_op = elementwise({
     .name = "bitwise_and",
     .formula = "y = the bits set in both a and b",
-    .group = "elementwise",
     .dims = kBinaryDims,
     .types_fn = [](const OpCall& c) { return bit_types(c, true); },
-    .flops = per_element<1>,
     .tile = tile_binary<tile::Op::kBitAnd>,
     .reference = reference_of<IntegerRef<[](DType, int64_t a, int64_t b) { return a & b; }>>,
     .samples = [] { return binary_samples(-100, 100, DType::kI32); },
-    .is_elementwise = true,
     .is_commutative = true,
-};
+});
 
 }  // namespace tegula

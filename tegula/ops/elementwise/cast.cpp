@@ -21,18 +21,16 @@ struct Ref {
 };
 }  // namespace
 
-constinit const OpDef cast_op = {
+constinit const OpDef cast_op = elementwise({
     .name = "cast",
-    .formula =
-        "y = x as dtype: floats round, float to integer truncates and saturates (NaN: 0), "
-        "integer to integer wraps",
-    .group = "elementwise",
-    .dims = kUnaryDims,
+    .formula = "y = x as dtype: floats round, float to integer truncates and saturates (NaN: 0), "
+               "integer to integer wraps",
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
       if (c.in.size() != 1) return invalid_argument("cast: takes one operand");
       return std::vector{c.attrs->dtype("dtype")};
     },
     .attrs = {{"dtype", AttrKind::kDType, true, "target type"}},
+    .flops = per_element<0>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       if (!is_float(c.in[0].dtype()) || !is_float(c.out[0].dtype())) return {Var()};
       return {cast(c.grad[0], c.in[0].dtype())};
@@ -55,7 +53,6 @@ constinit const OpDef cast_op = {
                              is_float(from) && is_float(to)});
           return s;
         },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

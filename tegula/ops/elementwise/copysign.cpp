@@ -3,13 +3,10 @@
 
 namespace tegula {
 
-constinit const OpDef copysign_op = {
+constinit const OpDef copysign_op = elementwise({
     .name = "copysign",
     .formula = "y = |a| with the sign of b, of -0 too; the gradient is 0 where a is",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "F, F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       const Var one = fill(c.in[0].builder(), 1, c.in[0].type());
       return {c.grad[0] * sign(c.in[0]) * copysign(one, c.in[1]), Var()};
@@ -17,7 +14,6 @@ constinit const OpDef copysign_op = {
     .tile = tile_binary<tile::Op::kCopysign>,
     .reference = reference_of<BinaryRef<[](auto a, auto b) { return scalar::copysign(a, b); }>>,
     .samples = [] { return binary_samples(0.3, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

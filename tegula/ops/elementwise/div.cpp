@@ -20,13 +20,10 @@ struct Ref {
 };
 }  // namespace
 
-constinit const OpDef div_op = {
+constinit const OpDef div_op = elementwise({
     .name = "div",
     .formula = "y = a / b; integers truncate, and of b = 0 give the end of their range",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> T",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] / c.in[1], -(c.grad[0] * c.out[0] / c.in[1])};
     },
@@ -38,7 +35,6 @@ constinit const OpDef div_op = {
         },
     .reference = reference_with_ints<Ref>,
     .samples = [] { return binary_samples(0.3, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,17 +3,15 @@
 
 namespace tegula {
 
-constinit const OpDef eq_op = {
+constinit const OpDef eq_op = elementwise({
     .name = "eq",
     .formula = "y = (a = b)",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> b",
+    .flops = per_element<0>,
     .tile = tile_binary<tile::Op::kEq>,
     .reference = reference_with_ints<PredicateRef<[](auto a, auto b) { return a == b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
-    .is_elementwise = true,
     .is_commutative = true,
-};
+});
 
 }  // namespace tegula

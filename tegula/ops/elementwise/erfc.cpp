@@ -3,20 +3,15 @@
 
 namespace tegula {
 
-constinit const OpDef erfc_op = {
+constinit const OpDef erfc_op = elementwise({
     .name = "erfc",
     .formula = "y = 1 - erf(x), exact where erf is near 1",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * -1.1283791670955126 * exp(-(c.in[0] * c.in[0]))};
     },
     .tile = tile_unary<tile::Op::kErfc>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::erfc(x); }>>,
     .samples = [] { return unary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,18 +3,13 @@
 
 namespace tegula {
 
-constinit const OpDef floor_op = {
+constinit const OpDef floor_op = elementwise({
     .name = "floor",
     .formula = "y = the largest integer not above x",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall&) -> Grads { return {Var()}; },
     .tile = tile_unary<tile::Op::kFloor>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::floor(x); }>>,
     .samples = [] { return unary_samples(0.1, 0.9); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

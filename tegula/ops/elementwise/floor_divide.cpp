@@ -3,13 +3,10 @@
 
 namespace tegula {
 
-constinit const OpDef floor_divide_op = {
+constinit const OpDef floor_divide_op = elementwise({
     .name = "floor_divide",
     .formula = "y = floor(a / b); integers by 0: the largest, the smallest for a < 0, 0 for 0",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> T",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall&) -> Grads {
       return {Var(), Var()};
     },
@@ -20,7 +17,6 @@ constinit const OpDef floor_divide_op = {
                                       return integer::floor_divide(t, a, b);
                                     }>>,
     .samples = [] { return division_samples(2.1, 2.4); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

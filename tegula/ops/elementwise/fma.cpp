@@ -14,11 +14,9 @@ struct Ref {
 };
 }  // namespace
 
-constinit const OpDef fma_op = {
+constinit const OpDef fma_op = elementwise({
     .name = "fma",
     .formula = "y = a b + c, rounded once",
-    .group = "elementwise",
-    .dims = kTernaryDims,
     .types = "F, F, F -> F",
     .flops = per_element<2>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
@@ -32,7 +30,6 @@ constinit const OpDef fma_op = {
           const SampleInput x = {{DType::kF32, {3, 5}}};
           return std::vector<Sample>{{"plain", {x, x, x}, {}}};
         },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,16 +3,14 @@
 
 namespace tegula {
 
-constinit const OpDef ge_op = {
+constinit const OpDef ge_op = elementwise({
     .name = "ge",
     .formula = "y = (a >= b)",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> b",
+    .flops = per_element<0>,
     .tile = tile_binary<tile::Op::kGe>,
     .reference = reference_with_ints<PredicateRef<[](auto a, auto b) { return b <= a; }>>,
     .samples = [] { return binary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -21,19 +21,15 @@ Grads vjp(Builder& b, const VjpCall& c) {
 }
 }  // namespace
 
-constinit const OpDef gelu_op = {
+constinit const OpDef gelu_op = elementwise({
     .name = "gelu",
     .formula = "y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); -0 at -inf",
     .source = "Hendrycks and Gimpel 2016, section 2",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
     .flops = per_element<8>,
     .vjp = vjp,
     .tile = tile_unary<tile::Op::kGelu>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::gelu(x); }>>,
     .samples = [] { return unary_samples(-3, 3); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,18 +3,13 @@
 
 namespace tegula {
 
-constinit const OpDef log_op = {
+constinit const OpDef log_op = elementwise({
     .name = "log",
     .formula = "y = ln x",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] / c.in[0]}; },
     .tile = tile_unary<tile::Op::kLog>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::log(x); }>>,
     .samples = [] { return unary_samples(0.2, 3); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

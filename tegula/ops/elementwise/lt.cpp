@@ -3,16 +3,14 @@
 
 namespace tegula {
 
-constinit const OpDef lt_op = {
+constinit const OpDef lt_op = elementwise({
     .name = "lt",
     .formula = "y = (a < b)",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> b",
+    .flops = per_element<0>,
     .tile = tile_binary<tile::Op::kLt>,
     .reference = reference_with_ints<PredicateRef<[](auto a, auto b) { return a < b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

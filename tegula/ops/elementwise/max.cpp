@@ -3,13 +3,10 @@
 
 namespace tegula {
 
-constinit const OpDef max_op = {
+constinit const OpDef max_op = elementwise({
     .name = "max",
     .formula = "y = the larger of a and b; NaN wins; at a tie the gradient goes to a",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> T",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       const Var wins = ge(c.in[0], c.in[1]);
       const Var zero = zeros_like(c.grad[0]);
@@ -18,7 +15,6 @@ constinit const OpDef max_op = {
     .tile = tile_binary<tile::Op::kMax>,
     .reference = reference_with_ints<BinaryRef<[](auto a, auto b) { return scalar::max(a, b); }>>,
     .samples = [] { return binary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,17 +3,15 @@
 
 namespace tegula {
 
-constinit const OpDef ne_op = {
+constinit const OpDef ne_op = elementwise({
     .name = "ne",
     .formula = "y = (a != b)",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> b",
+    .flops = per_element<0>,
     .tile = tile_binary<tile::Op::kNe>,
     .reference = reference_with_ints<PredicateRef<[](auto a, auto b) { return a != b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
-    .is_elementwise = true,
     .is_commutative = true,
-};
+});
 
 }  // namespace tegula

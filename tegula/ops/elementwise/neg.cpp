@@ -3,18 +3,14 @@
 
 namespace tegula {
 
-constinit const OpDef neg_op = {
+constinit const OpDef neg_op = elementwise({
     .name = "neg",
     .formula = "y = -x",
-    .group = "elementwise",
-    .dims = kUnaryDims,
     .types = "T -> T",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {-c.grad[0]}; },
     .tile = tile_unary<tile::Op::kNeg>,
     .reference = reference_with_ints<UnaryRef<[](auto x) { return -x; }>>,
     .samples = [] { return unary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,13 +3,10 @@
 
 namespace tegula {
 
-constinit const OpDef pow_op = {
+constinit const OpDef pow_op = elementwise({
     .name = "pow",
     .formula = "y = a^b; integers wrap, and a^-n is 0, or 1 or -1 where a is",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> T",
-    .flops = per_element<1>,
     // Where b = 0, y is 1 for every a; where a = 0 and b >= 0, y is 0 (or 1) for every such b: the
     // slopes there are 0, and not the product of 0 with an infinity.
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
@@ -29,7 +26,6 @@ constinit const OpDef pow_op = {
             s.push_back({cat(t), {{{t, {60}}, -4, 4}, {{t, {60}}, -2, 9}}, {}});
           return s;
         },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,13 +3,9 @@
 
 namespace tegula {
 
-constinit const OpDef reciprocal_op = {
+constinit const OpDef reciprocal_op = elementwise({
     .name = "reciprocal",
     .formula = "y = 1 / x",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {-(c.grad[0] * c.out[0] * c.out[0])}; },
     .tile = tile_unary<tile::Op::kReciprocal>,
     .reference = reference_of<UnaryRef<[](auto x) {
@@ -17,7 +13,6 @@ constinit const OpDef reciprocal_op = {
       return S(1.0) / x;
     }>>,
     .samples = [] { return unary_samples(0.3, 3); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

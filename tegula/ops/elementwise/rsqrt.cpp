@@ -3,12 +3,9 @@
 
 namespace tegula {
 
-constinit const OpDef rsqrt_op = {
+constinit const OpDef rsqrt_op = elementwise({
     .name = "rsqrt",
     .formula = "y = 1 / sqrt(x)",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
     .flops = per_element<2>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * -0.5 * (c.out[0] * c.out[0] * c.out[0])};
@@ -19,7 +16,6 @@ constinit const OpDef rsqrt_op = {
       return S(1.0) / scalar::sqrt(x);
     }>>,
     .samples = [] { return unary_samples(0.2, 3); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

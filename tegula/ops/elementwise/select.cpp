@@ -15,12 +15,11 @@ struct Ref {
 };
 }  // namespace
 
-constinit const OpDef select_op = {
+constinit const OpDef select_op = elementwise({
     .name = "select",
     .formula = "y = condition ? a : b",
-    .group = "elementwise",
-    .dims = kTernaryDims,
     .types = "b, T, T -> T",
+    .flops = per_element<0>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       const Var zero = zeros_like(c.grad[0]);
       return {Var(), select(c.in[0], c.grad[0], zero), select(c.in[0], zero, c.grad[0])};
@@ -39,7 +38,6 @@ constinit const OpDef select_op = {
                {},
                "expected bool"}};
         },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

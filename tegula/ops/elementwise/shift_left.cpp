@@ -3,17 +3,14 @@
 
 namespace tegula {
 
-constinit const OpDef shift_left_op = {
+constinit const OpDef shift_left_op = elementwise({
     .name = "shift_left",
     .formula = "y = a 2^b, wrapped; 0 where b is negative or the width and more",
-    .group = "elementwise",
     .dims = kBinaryDims,
     .types_fn = [](const OpCall& c) { return bit_types(c, false); },
-    .flops = per_element<1>,
     .tile = tile_binary<tile::Op::kShiftLeft>,
     .reference = reference_of<IntegerRef<integer::shift_left>>,
     .samples = shift_samples,
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

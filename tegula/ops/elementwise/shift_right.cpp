@@ -3,17 +3,14 @@
 
 namespace tegula {
 
-constinit const OpDef shift_right_op = {
+constinit const OpDef shift_right_op = elementwise({
     .name = "shift_right",
     .formula = "y = floor(a / 2^b); where b is negative or the width and more: 0, or -1 for a < 0",
-    .group = "elementwise",
     .dims = kBinaryDims,
     .types_fn = [](const OpCall& c) { return bit_types(c, false); },
-    .flops = per_element<1>,
     .tile = tile_binary<tile::Op::kShiftRight>,
     .reference = reference_of<IntegerRef<integer::shift_right>>,
     .samples = shift_samples,
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

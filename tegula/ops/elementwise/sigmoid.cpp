@@ -3,12 +3,9 @@
 
 namespace tegula {
 
-constinit const OpDef sigmoid_op = {
+constinit const OpDef sigmoid_op = elementwise({
     .name = "sigmoid",
     .formula = "y = 1 / (1 + e^-x)",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
     .flops = per_element<4>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * c.out[0] * (1.0 - c.out[0])};
@@ -19,7 +16,6 @@ constinit const OpDef sigmoid_op = {
       return S(1.0) / (S(1.0) + scalar::exp(-x));
     }>>,
     .samples = [] { return unary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,12 +3,9 @@
 
 namespace tegula {
 
-constinit const OpDef silu_op = {
+constinit const OpDef silu_op = elementwise({
     .name = "silu",
     .formula = "y = x / (1 + e^-x); -0 at -inf",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
     .flops = per_element<4>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {[&] {
@@ -19,7 +16,6 @@ constinit const OpDef silu_op = {
     .tile = tile_unary<tile::Op::kSilu>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::silu(x); }>>,
     .samples = [] { return unary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,18 +3,13 @@
 
 namespace tegula {
 
-constinit const OpDef sin_op = {
+constinit const OpDef sin_op = elementwise({
     .name = "sin",
     .formula = "y = sin x",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * cos(c.in[0])}; },
     .tile = tile_unary<tile::Op::kSin>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::sin(x); }>>,
     .samples = [] { return unary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,18 +3,13 @@
 
 namespace tegula {
 
-constinit const OpDef sinh_op = {
+constinit const OpDef sinh_op = elementwise({
     .name = "sinh",
     .formula = "y = (e^x - e^-x) / 2",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * cosh(c.in[0])}; },
     .tile = tile_unary<tile::Op::kSinh>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::sinh(x); }>>,
     .samples = [] { return unary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

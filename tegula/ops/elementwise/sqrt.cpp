@@ -3,18 +3,13 @@
 
 namespace tegula {
 
-constinit const OpDef sqrt_op = {
+constinit const OpDef sqrt_op = elementwise({
     .name = "sqrt",
     .formula = "y = sqrt(x)",
-    .group = "elementwise",
-    .dims = kUnaryDims,
-    .types = "F -> F",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * 0.5 / c.out[0]}; },
     .tile = tile_unary<tile::Op::kSqrt>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::sqrt(x); }>>,
     .samples = [] { return unary_samples(0.2, 3); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula

@@ -3,20 +3,16 @@
 
 namespace tegula {
 
-constinit const OpDef sub_op = {
+constinit const OpDef sub_op = elementwise({
     .name = "sub",
     .formula = "y = a - b",
-    .group = "elementwise",
-    .dims = kBinaryDims,
     .types = "T, T -> T",
-    .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0], -c.grad[0]};
     },
     .tile = tile_binary<tile::Op::kSub>,
     .reference = reference_with_ints<BinaryRef<[](auto a, auto b) { return a - b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
-    .is_elementwise = true,
-};
+});
 
 }  // namespace tegula
