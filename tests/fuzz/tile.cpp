@@ -9,7 +9,7 @@
 #include "tegula/ir/host_tensor.h"
 #include "tegula/kernels/kernel.h"
 #include "tegula/kernels/registry.h"
-#include "tegula/tile/reference.h"
+#include "tests/common/tile_reference.h"
 #include "tests/fuzz/target.h"
 
 namespace tegula::fuzz {

@@ -1,6 +1,6 @@
 #include "tegula/ops/autodiff.h"
 #include "tegula/passes/lower_tile.h"
-#include "tegula/tile/reference.h"
+#include "tests/common/tile_reference.h"
 #include "tests/passes/passes.h"
 
 namespace tegula {

@@ -11,7 +11,7 @@
 #include "tegula/base/half.h"
 #include "tegula/kernels/kernel.h"
 #include "tegula/tile/builder.h"
-#include "tegula/tile/reference.h"
+#include "tests/common/tile_reference.h"
 
 namespace tegula::tile {
 

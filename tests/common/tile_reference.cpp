@@ -1,4 +1,4 @@
-#include "tegula/tile/reference.h"
+#include "tests/common/tile_reference.h"
 
 #include <cmath>
 
