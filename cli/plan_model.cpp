@@ -153,9 +153,10 @@ void add_plan_model(const Command& app, int& exit_code) {
         0, int64_t{1} << 50);
   one_of(cmd.add_option("--dtype", q.dtype, "Of products: weights and activations of fp8 are bf16"),
          {"bf16", "fp8", "f32", "tf32", "int8"});
-  cmd.add_option("--fix", o.fixes,
-                 "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
-                 "slices=,microbatch=,remat=,attention=,loss=,stages=,dtype=; several add up")
+  cmd.add_option(
+         "--fix", o.fixes,
+         "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
+         "slices=,microbatch=,remat=,attention=,loss=,stages=,overlap=,dtype=; several add up")
       .keep_all()
       .type_name("KEY=VALUE,…");
   cmd.add_option(

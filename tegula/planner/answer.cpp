@@ -42,7 +42,7 @@ Status set_job(const Question& q, Answer& a) {
   if (a.pins.dtype) job.dtype = *a.pins.dtype;
   if (a.pins.flash) job.flash = *a.pins.flash;
   if (a.pins.kernel) job.kernel = *a.pins.kernel;
-  job.loss = a.pins.loss;
+  job.loss = a.pins.loss, job.overlap = a.pins.overlap;
   TEGULA_TRY(set_stages(q, a.preset.model, a.pins, job));
   const ModelSpec& model = a.preset.model;
   job.framework = TEGULA_TRY(find_framework(q.framework));
@@ -289,13 +289,7 @@ double mfu(const Answer& a, const StepPrice& p) {
          (p.step_s() * real(a.cluster->n_devices) * a.cluster->device.peak(a.job.dtype));
 }
 
-double hfu(const Answer& a, const StepPrice& p) {
-  // Flash attention does not touch keys that nobody sees.
-  const double unseen = a.job.flash ? a.flops.attention - a.flops.causal_attention : 0;
-  const double passes = p.layout.remat == Remat::kFull ? 4 : 3;
-  const double done = p.flops_hw - real(a.job.batch_tokens) * passes * unseen;
-  return mfu(a, p) * done / p.flops_model;
-}
+double hfu(const Answer& a, const StepPrice& p) { return mfu(a, p) * p.flops_hw / p.flops_model; }
 
 double mfu_of_seen_keys(const Answer& a, const StepPrice& p) {
   return mfu(a, p) * (1 - 3 * (a.flops.attention - a.flops.causal_attention) / a.flops.train());

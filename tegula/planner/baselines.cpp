@@ -30,7 +30,7 @@ class Space {
                {0, 1, 2, 3, 4, 5, 6, 7, 8},
                {1, 2, 3, 4, 6, 8},
                batches,
-               {0, 1, 2}};
+               {0, 1, 2, 3}};
   }
 
   size_t n_settings() const { return values_.size(); }

@@ -77,7 +77,7 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
   for (const Saved& t : layer_work(a.preset.model, shape).saved)
     print(out, "    %-28s %.6g bytes%s\n", std::string(t.name).c_str(), t.bytes,
           t.is_core    ? " (naive attention's)"
-          : t.is_cheap ? " (made again if selective)"
+          : t.is_cheap ? " (a norm's or an activation's)"
                        : "");
 }
 

@@ -34,7 +34,7 @@ constexpr Framework torch(std::string_view name, bool one_by_one, bool is_sharde
 
 constexpr Framework torchtitan() {
   Framework f = torch("torchtitan", false, true);
-  f.counts_ends = true;
+  f.counts_ends = true, f.selective = Selective::kProducts;
   return f;
 }
 
@@ -63,6 +63,11 @@ constexpr Framework kFrameworks[] = {
 };
 
 }  // namespace
+
+Selective selective_of(const Framework* f, bool flash) {
+  if (f && f->selective != Selective::kUsual) return f->selective;
+  return flash ? Selective::kNorms : Selective::kScores;
+}
 
 Result<const Framework*> find_framework(std::string_view name) {
   if (name.empty()) return nullptr;

@@ -26,6 +26,11 @@ namespace tegula::planner {
 // Logits: never whole, by chunks of tokens that are made again backward, whole.
 enum class Loss : uint8_t { kFused, kChunked, kWhole };
 
+// What selective recomputation makes again. Scores: attention's core [Korthikanti et al. 2022,
+// section 5]. Norms: norms, turned queries and keys, activations (--recompute-modules). Products: all but every other product and
+// attention (torchtitan's policy for ops).
+enum class Selective : uint8_t { kUsual, kScores, kNorms, kProducts };
+
 struct Framework {
   std::string_view name;
   // Elementwise ops are kernels of their own, which read and write memory (torch_work.h).
@@ -34,6 +39,7 @@ struct Framework {
   int norm_passes = 1;            // over its input, forward; of those that are one by one
   // Whose weights are f32 and multiplied as copies of two bytes; else they have two themselves.
   bool has_f32_weights = false;
+  Selective selective = Selective::kUsual;  // scores where attention is naive, else norms
   // Stages of a pipeline: the table and the head count as a layer each (stages.h).
   bool counts_ends = false;
   bool is_sharded = false;    // fully_shard: its copies are gathered ones
@@ -50,6 +56,9 @@ struct Framework {
   // (bench/planner_published.py --factors, with the error of a report from the others alone).
   double factor = 1;
 };
+
+// Framework null: the usual one.
+Selective selective_of(const Framework* framework, bool flash);
 
 // Null: `name` is empty. Error: lists them.
 Result<const Framework*> find_framework(std::string_view name);

@@ -17,12 +17,15 @@ class LayerBuilder {
   LayerBuilder(const ModelSpec& m, const RankShape& s)
       : m_(m), s_(s), t_(s.tokens()), h_(real(m.d_model)), e_(s.element_bytes) {}
 
-  void product(std::string_view name, double rows, double n, double k, double count = 1) {
+  // Returns whether it is kept where every other one is.
+  bool product(std::string_view name, double rows, double n, double k, double count = 1) {
     const double bytes = s_.element_bytes;
-    count *= share_;
+    count *= share_, is_kept_ = !is_kept_;
+    if (!is_kept_) work_.again.push_back(matmul_work(name, rows, n, k, bytes, count));
     work_.forward.push_back(matmul_work(name, rows, n, k, bytes, count));
     work_.input_backward.push_back(matmul_work(name, rows, k, n, bytes, count));
     work_.weight_backward.push_back(matmul_work(name, k, n, rows, bytes, count));
+    return is_kept_;
   }
   // Forward's, in the backward part.
   void product_again(std::string_view name, double rows, double n, double k) {
@@ -33,7 +36,9 @@ class LayerBuilder {
     work_.forward.push_back(rows_work(name, share_ * forward));
     work_.input_backward.push_back(rows_work(name, share_ * backward));
   }
-  void save(std::string_view name, double bytes) { work_.saved.push_back({name, share_ * bytes}); }
+  void save(std::string_view name, double bytes, double by_products = 0) {
+    work_.saved.push_back({name, share_ * bytes, false, false, share_ * by_products});
+  }
   void save_cheap(std::string_view name, double bytes) {
     work_.saved.push_back({name, share_ * bytes, false, true});
   }
@@ -45,7 +50,8 @@ class LayerBuilder {
   void norm(std::string_view name) {
     const double part = t_ * h_ / s_.outside();
     rows(name, 4 * e_ * part, 5 * e_ * part);
-    save("input of norm", e_ * part);
+    save("input of norm", e_ * part,
+         work_.saved.empty() ? e_ * part : 0);  // the first: the layer's
     save_cheap("norm", e_ * part);
   }
   void dropout_mask(std::string_view name) {
@@ -62,12 +68,13 @@ class LayerBuilder {
   void latent_products();
   void experts();
   void dense(double width, std::string_view gate, std::string_view up, std::string_view down);
-  void activation(double elements);
+  void activation(double elements, bool keeps_gate = false, bool keeps_up = false);
 
   const ModelSpec& m_;
   const RankShape& s_;
   double t_, h_, e_;
-  double share_ = 1;  // of the layers: those with experts, or those without
+  double share_ = 1;      // of the layers: those with experts, or those without
+  bool is_kept_ = false;  // the last product, where every other one is kept
   LayerWork work_;
 };
 
@@ -95,7 +102,7 @@ void LayerBuilder::attention_core() {
   w.bytes *= 2;
   work_.input_backward.push_back(w);
   if (s_.flash) {
-    save("log-sum-exp of scores", 4 * t_ * heads);
+    save("log-sum-exp of scores", 4 * t_ * heads, 4 * t_ * heads);
   } else {
     save_core("softmax", e_ * scores);
     if (m_.has_dropout) {
@@ -130,12 +137,14 @@ void LayerBuilder::attention() {
     latent_products();
   else
     product("qkv", t_, q + k + v, h_);
+  // Three products, of which k is the second.
+  if (!m_.is_latent()) work_.again.push_back(matmul_work("k", t_, k, h_, e_));
   const bool is_turned = m_.n_positions == 0 && !m_.has_relative_positions;
   if (is_turned) rows("rope", 2 * e_ * t_ * (q + k), 2 * e_ * t_ * (q + k));
-  save("q, k", e_ * t_ * (q + k * s_.kv_copies));
-  save("v", e_ * t_ * v * s_.kv_copies);
+  save("q, k", e_ * t_ * (q + k * s_.kv_copies), e_ * t_ * q);
+  save("v", e_ * t_ * v * s_.kv_copies, e_ * t_ * v * s_.kv_copies);
   attention_core();
-  save("attention", e_ * t_ * out);
+  save("attention", e_ * t_ * out, e_ * t_ * out);
   product("attention out", t_, h_, out);
   dropout_mask("mask behind attention");
 }
@@ -156,17 +165,17 @@ void LayerBuilder::experts() {
 
 void LayerBuilder::dense(double width, std::string_view gate, std::string_view up,
                          std::string_view down) {
-  if (m_.n_ff_matrices == 3) product(gate, t_, width, h_);
-  product(up, t_, width, h_);
-  product(down, t_, h_, width);
-  activation(t_ * width);
+  const bool keeps_gate = m_.n_ff_matrices == 3 && product(gate, t_, width, h_);
+  const bool keeps_up = product(up, t_, width, h_);
+  if (product(down, t_, h_, width)) save("result of ff down", 0, e_ * t_ * h_ / s_.outside());
+  activation(t_ * width, keeps_gate, keeps_up);
 }
 
-void LayerBuilder::activation(double elements) {
+void LayerBuilder::activation(double elements, bool keeps_gate, bool keeps_up) {
   const bool is_gated = m_.n_ff_matrices == 3;
   rows("activation", e_ * elements * (is_gated ? 3 : 2), e_ * elements * (is_gated ? 5 : 3));
-  if (is_gated) save("gate", e_ * elements);
-  save("up", e_ * elements);
+  if (is_gated) save("gate", e_ * elements, keeps_gate ? e_ * elements : 0);
+  save("up", e_ * elements, keeps_up ? e_ * elements : 0);
   save_cheap("activation", e_ * elements);
 }
 
@@ -276,13 +285,28 @@ LayerWork head_work(const ModelSpec& m, const RankShape& s) {
   return work;
 }
 
-double saved_bytes(const LayerWork& work, Remat remat, bool flash) {
+double saved_bytes(const LayerWork& work, Remat remat, Selective selective) {
   double sum = 0;
-  for (const Saved& s : work.saved) {
-    const bool is_dropped = remat == Remat::kSelective && (flash ? s.is_cheap : s.is_core);
-    if (!is_dropped) sum += s.bytes;
-  }
+  for (const Saved& s : work.saved)
+    if (remat != Remat::kSelective)
+      sum += s.bytes;
+    else if (selective == Selective::kProducts)
+      sum += s.by_products;
+    else if (!(selective == Selective::kScores ? s.is_core : s.is_cheap))
+      sum += s.bytes;
   return sum;
+}
+
+std::vector<Work> work_again(const LayerWork& work, Remat remat, Selective selective) {
+  if (remat == Remat::kNone) return {};
+  if (remat != Remat::kSelective) return work.forward;
+  if (selective == Selective::kScores) return work.core;
+  std::vector<Work> again;
+  for (const Work& w : work.forward)
+    if (w.unit == Unit::kRows) again.push_back(w);
+  if (selective == Selective::kProducts)
+    again.insert(again.end(), work.again.begin(), work.again.end());
+  return again;
 }
 
 double input_bytes(const ModelSpec& m, const RankShape& s) {

@@ -42,13 +42,14 @@ RankShape rank_shape(const Layout& layout, const ModelSpec& model, const Job& jo
 struct Saved {
   std::string_view name;
   double bytes = 0;
-  bool is_core = false;   // naive attention's scores
-  bool is_cheap = false;  // norms' and activations' results: made again from their inputs
+  bool is_core = false;    // naive attention's scores
+  bool is_cheap = false;   // norms' and activations' results: made again from their inputs
+  double by_products = 0;  // bytes where every other product is kept
 };
 
 struct LayerWork {
   std::vector<Work> forward, input_backward, weight_backward;
-  std::vector<Work> core;  // of forward: what selective recomputation does again
+  std::vector<Work> core, again;  // of forward: attention; every other product
   std::vector<Saved> saved;
 };
 
@@ -57,7 +58,9 @@ LayerWork embedding_work(const ModelSpec& model, const RankShape& shape);
 LayerWork head_work(const ModelSpec& model, const RankShape& shape);
 
 // Bytes that a layer keeps of one micro-batch.
-double saved_bytes(const LayerWork& work, Remat remat, bool flash);
+double saved_bytes(const LayerWork& work, Remat remat, Selective selective);
+// What recomputation does again, of layers that do any.
+std::vector<Work> work_again(const LayerWork& work, Remat remat, Selective selective);
 // The bytes of the layer's input alone.
 double input_bytes(const ModelSpec& model, const RankShape& shape);
 

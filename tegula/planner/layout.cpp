@@ -15,7 +15,7 @@ constexpr std::string_view kTurnsNames[] = {"gpipe",       "one_f_one_b",    "in
                                             "zero_bubble", "zero_bubble_h2", "zero_bubble_v",
                                             "chimera",     "dual_pipe",      "tera_pipe"};
 constexpr std::string_view kContextNames[] = {"zigzag", "striped", "contiguous", "ulysses"};
-constexpr std::string_view kRematNames[] = {"none", "selective", "full"};
+constexpr std::string_view kRematNames[] = {"none", "selective", "full", "every-other"};
 constexpr int64_t kMostDegree = int64_t{1} << 20;
 
 Result<int64_t> parse_size(std::string_view key, std::string_view value, int64_t low,
@@ -47,7 +47,7 @@ constexpr SizeKey kSizeKeys[] = {{"dp", &Pins::dp},         {"tp", &Pins::tp},
                                  {"ep", &Pins::ep},         {"interleave", &Pins::interleave},
                                  {"slices", &Pins::slices}, {"microbatch", &Pins::microbatch}};
 constexpr std::string_view kOtherKeys[] = {"zero",      "sp",   "context", "schedule", "remat",
-                                           "attention", "loss", "dtype",   "stages"};
+                                           "attention", "loss", "dtype",   "stages",   "overlap"};
 
 Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   for (const SizeKey& k : kSizeKeys)
@@ -75,6 +75,10 @@ Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   } else if (key == "loss") {
     constexpr std::string_view kLosses[] = {"fused", "chunked", "whole"};
     pins.loss = static_cast<Loss>(TEGULA_TRY(parse_choice(key, value, kLosses)));
+  } else if (key == "overlap") {
+    const auto share = read_amount(value, 0, 1);
+    if (!share.ok()) return named("--fix overlap", share.error());
+    pins.overlap = *share;
   } else if (key == "stages") {
     for (size_t begin = 0; begin <= value.size();) {
       const size_t end = std::min(value.find('+', begin), value.size());
@@ -266,6 +270,19 @@ StateBytes state_bytes(const Job& job, const ModelSpec& model) {
 
 int64_t n_microbatches(const Job& job, const Layout& l) {
   return job.batch_tokens / job.seqlen / l.dp / l.microbatch;
+}
+
+std::string_view made_again(const Job& job, const Layout& l) {
+  constexpr std::string_view kSelectives[] = {"", "scores of attention", "norms and activations",
+                                              "all but every other product and attention"};
+  if (l.remat == Remat::kNone) return "nothing";
+  if (l.remat == Remat::kFull) return "whole layers";
+  if (l.remat == Remat::kEveryOther) return "every other layer";
+  return kSelectives[static_cast<int>(selective_of(job.framework, job.flash))];
+}
+
+double hides_of(const Job& job) {
+  return job.overlap.value_or(job.framework ? job.framework->hides : 1);
 }
 
 Result<Pins> parse_pins(std::string_view text) {

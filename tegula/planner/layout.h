@@ -49,11 +49,11 @@ inline constexpr ContextCut kContexts[] = {ContextCut::kZigzag, ContextCut::kStr
                                            ContextCut::kContiguous, ContextCut::kUlysses};
 std::string_view context_name(ContextCut context);
 
-// The part that is computed again in the backward part. Selective: where attention is naive, its
-// core (Korthikanti et al. 2022, section 5); where it is flash attention, which does that by
-// itself, norms and activations. Full: whole layers from their input.
-enum class Remat : uint8_t { kNone, kSelective, kFull };
-inline constexpr Remat kRemats[] = {Remat::kNone, Remat::kSelective, Remat::kFull};
+// The part that is computed again in the backward part. Selective: the framework's (Selective).
+// Full: whole layers from their input. Every other: every second layer so.
+enum class Remat : uint8_t { kNone, kSelective, kFull, kEveryOther };
+inline constexpr Remat kRemats[] = {Remat::kNone, Remat::kSelective, Remat::kEveryOther,
+                                    Remat::kFull};
 std::string_view remat_name(Remat remat);
 
 struct Layout {
@@ -95,6 +95,7 @@ struct Job {
   double gradient_bytes = 2;  // of one element; 4: summed in f32
   Optimizer optimizer = Optimizer::kAdam;
   std::optional<Loss> loss;
+  std::optional<double> overlap;         // hides_of
   const Framework* framework = nullptr;  // framework.h; null: mixed precision by the book
   std::vector<int64_t> stages;           // layers of each stage; empty: even (stages.h)
   bool is_built = false;  // a layer keeps what the project's own graph does (built_saves.h), not
@@ -114,6 +115,10 @@ bool is_autocast(const Job& job);
 Loss loss_of(const Job& job);  // what was fixed, else the framework's
 
 int64_t n_microbatches(const Job& job, const Layout& layout);
+// "norms and activations": what is made again, in words.
+std::string_view made_again(const Job& job, const Layout& layout);
+// The share of the exchange of data parallelism that hides where something else is computed.
+double hides_of(const Job& job);
 
 struct Pins {
   std::optional<int64_t> dp, tp, pp, cp, ep, interleave, slices, microbatch;
@@ -121,6 +126,7 @@ struct Pins {
   std::optional<bool> sp, flash;
   std::optional<AttentionKernel> kernel;  // with flash
   std::optional<Loss> loss;
+  std::optional<double> overlap;  // Job's
   std::optional<ContextCut> context;
   std::optional<Turns> turns;
   std::optional<Remat> remat;

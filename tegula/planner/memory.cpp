@@ -103,10 +103,14 @@ ActivationBytes activation_bytes(const ModelSpec& m, const LayerWork& layer,
                                  const LayerWork& embedding, const LayerWork& head,
                                  const RankShape& s, Remat remat) {
   ActivationBytes a;
-  const double whole = saved_bytes(layer, Remat::kNone, s.flash);
-  a.layer = remat == Remat::kFull ? input_bytes(m, s) : saved_bytes(layer, remat, s.flash);
-  a.first = saved_bytes(embedding, Remat::kNone, s.flash);
-  a.last = saved_bytes(head, Remat::kNone, s.flash);
+  const Selective selective = selective_of(s.framework, s.flash);
+  const double whole = saved_bytes(layer, Remat::kNone, selective);
+  const double kept = remat == Remat::kSelective ? saved_bytes(layer, remat, selective)
+                      : remat == Remat::kNone    ? whole
+                                                 : input_bytes(m, s);
+  a.layer = remat == Remat::kEveryOther ? (kept + whole) / 2 : kept;
+  a.first = saved_bytes(embedding, Remat::kNone, selective);
+  a.last = saved_bytes(head, Remat::kNone, selective);
   const double t = s.tokens(), e = s.element_bytes;
   const double wide = std::max({real(m.d_ff) * real(m.n_experts_per_token), real(m.dense_ff),
                                 real(m.q_width() + m.kv_width() + m.v_width())}) /
@@ -114,7 +118,7 @@ ActivationBytes activation_bytes(const ModelSpec& m, const LayerWork& layer,
   double gradients = e * t * (2 * real(m.d_model) + real(m.n_ff_matrices) * wide);
   if (m.kind == ModelKind::kDecoder && !s.flash)
     gradients = std::max(gradients, 2 * e * t * s.seqlen * real(m.n_heads) / s.tp);
-  a.working = gradients + (remat == Remat::kNone ? 0 : whole - a.layer);
+  a.working = gradients + whole - kept;
   a.logits = logit_bytes(m, s);
   return a;
 }
@@ -124,15 +128,17 @@ ActivationBytes activation_bytes(const ModelSpec& m, const LayerLive& live, cons
   RankShape uncut = s;
   uncut.sp = false;
   const auto saved = [&](const RankShape& shape, Remat how) {
-    return saved_bytes(layer_work(m, shape), how, shape.flash);
+    return saved_bytes(layer_work(m, shape), how, selective_of(shape.framework, shape.flash));
   };
   ActivationBytes a;
   a.live = &live;
   const Remat kept = remat == Remat::kSelective ? remat : Remat::kNone;
   const double whole = live.kept + saved(s, Remat::kNone) - saved(uncut, Remat::kNone);
-  a.layer = remat == Remat::kFull ? live.boundary / s.outside()
-                                  : whole + saved(s, kept) - saved(s, Remat::kNone);
+  a.layer = remat == Remat::kFull || remat == Remat::kEveryOther
+                ? live.boundary / s.outside()
+                : whole + saved(s, kept) - saved(s, Remat::kNone);
   a.working = whole - a.layer;
+  if (remat == Remat::kEveryOther) a.layer = (a.layer + whole) / 2;
   a.logits = logit_bytes(m, s);
   return a;
 }

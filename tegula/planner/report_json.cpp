@@ -67,6 +67,7 @@ Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) 
   for (int64_t s = 0; s < p.layout.pp * p.layout.chunks(); ++s)
     layers.emplace_back(layers_of_stage(a.preset.model, a.job, p.layout, s));
   j.set("stage_layers", std::move(layers));
+  j.set("made_again", made_again(a.job, p.layout));
   j.set("bound_by", p.bound_by());
   return j;
 }
@@ -186,7 +187,8 @@ void add_question(const Answer& a, Json& j) {
                              {"attention", a.job.flash ? kernel_name(a.job.kernel) : "naive"},
                              {"framework", a.job.framework ? a.job.framework->name : ""},
                              {"framework_factor", a.job.framework ? a.job.framework->factor : 1.0},
-                             {"keeps", a.job.is_built ? "built" : "mixed"}}));
+                             {"keeps", a.job.is_built ? "built" : "mixed"},
+                             {"overlap", hides_of(a.job)}}));
   Json::Array help;
   for (const Help& h : what_would_help(a))
     help.push_back(Json::object({{"twice_the", h.what},

@@ -70,6 +70,12 @@ void job_card(std::string& out, const Answer& a) {
   if (a.job.framework)
     print(out, "framework   %s: its dtypes, its loss, what it fuses and hides (docs/planner.md)\n",
           std::string(a.job.framework->name).c_str());
+  print(out, "overlap     %.3g of the exchange of data parallelism that could hide does, %s\n",
+        hides_of(a.job),
+        a.job.overlap ? "as was fixed"
+        : a.job.framework
+            ? cat("as with ", a.job.framework->name, "; --fix overlap= says another share").c_str()
+            : "and none in the interval's slow end; --fix overlap= says another share");
   for (const std::string& note : a.notes) print(out, "note        %s\n", note.c_str());
   print(out, "search      %s layouts, of which %s fit\n", grouped(a.found.n_layouts).c_str(),
         grouped(a.found.n_fit).c_str());
@@ -119,6 +125,8 @@ void best_in_detail(std::string& out, const Answer& a) {
     out +=
         "            activations and temporaries by the plans of a few layers of the graph "
         "itself\n";
+  print(out, "again       %s computed again in the backward part\n",
+        cat(made_again(a.job, p.layout), p.layout.remat == Remat::kNone ? " is" : " are").c_str());
   if (p.layout.pp > 1) stage_rows(out, a, p.layout);
   out += "a step      ";
   bool is_first = true;

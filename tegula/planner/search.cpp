@@ -53,19 +53,34 @@ class Tally {
 
   void see(const StepPrice& p) {
     const Candidate c{p.step_s(), p.peak_bytes(), p.layout};
-    ++n_layouts_;
+    ++n_layouts_, n_fit_ += c.peak <= usable_;
     if (!has_smallest_ || c.peak < smallest_.peak) smallest_ = c, has_smallest_ = true;
+    if (p.is_bound) return;
     if (c.peak > usable_) {
       if (c.peak <= 2 * usable_ && c.beats(twice_)) twice_ = c;
       keep(too_large_, c);
       return;
     }
-    ++n_fit_;
     keep(best_, c);
     for (size_t i = 0; i < std::size(kSettings); ++i) {
       Candidate& known = by_setting_[i][kSettings[i].value(c.layout)];
       if (c.beats(known)) known = c;
     }
+  }
+
+  // Whether a layout that takes at least so long may be among those that are kept.
+  bool may_keep(const StepPrice& least) const {
+    const double step_s = least.step_s(), peak = least.peak_bytes();
+    const auto may = [&](const std::vector<Candidate>& list) {
+      return list.size() < kBestLayouts || step_s <= list.back().step_s;
+    };
+    if (peak > usable_) return may(too_large_) || (peak <= 2 * usable_ && step_s <= twice_.step_s);
+    if (may(best_)) return true;
+    for (size_t i = 0; i < std::size(kSettings); ++i) {
+      const auto known = by_setting_[i].find(kSettings[i].value(least.layout));
+      if (known == by_setting_[i].end() || step_s <= known->second.step_s) return true;
+    }
+    return false;
   }
 
   const std::vector<Candidate>& best() const { return best_; }
@@ -166,7 +181,11 @@ Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& pa
   std::vector<Layout> layouts;
   for (const Layout& mesh : meshes(model, cluster, job, pins)) {
     complete(mesh, model, job, pins, layouts);
-    for (const Layout& l : layouts) tally.see(pricer.price(l));
+    for (const Layout& l : layouts) {
+      StepPrice p = pricer.bound(l);
+      if (p.is_bound && tally.may_keep(p)) p = pricer.price(l);
+      tally.see(p);
+    }
   }
   if (tally.n_layouts() == 0) return why_none(model, cluster, job, pins);
   SearchResult r;

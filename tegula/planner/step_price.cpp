@@ -81,7 +81,9 @@ void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerP
   };
   const double joins = model_.norms_per_layer == 1 ? 1 : 2;
   p.tp_forward = p.tp_backward = joins * pair(whole);
-  p.tp_recompute = l.remat == Remat::kFull ? p.tp_forward : 0;
+  p.tp_recompute = l.remat == Remat::kFull         ? p.tp_forward
+                   : l.remat == Remat::kEveryOther ? p.tp_forward / 2
+                                                   : 0;
   p.tp_last = 2 * pair(whole);  // the embedding's sum and the head's input, and their gradients
   p.boundary_bytes = whole / s.outside() * s.stream_bytes / s.element_bytes;
   if (l.ep > 1) {
@@ -134,15 +136,20 @@ LayerPrice StepPricer::price_layer(const Layout& l) const {
   p.forward = seconds(layer.forward);
   p.input_backward = seconds(layer.input_backward);
   p.weight_backward = seconds(layer.weight_backward);
-  if (l.remat == Remat::kFull) p.recompute = p.forward;
-  if (l.remat == Remat::kSelective) {
-    std::vector<Work> again;
-    if (!job_.flash) again = layer.core;
-    if (job_.flash)
-      for (const Work& w : layer.forward)
-        if (w.unit == Unit::kRows) again.push_back(w);
-    p.recompute = seconds(again);
-  }
+  const std::vector<Work> again =
+      work_again(layer, l.remat, selective_of(job_.framework, job_.flash));
+  const double of_layers = l.remat == Remat::kEveryOther ? 0.5 : 1;
+  p.recompute = seconds(again) * of_layers;
+  const auto flops = [](const std::vector<Work>& works, bool is_product) {
+    double sum = 0;
+    for (const Work& w : works) sum += (w.unit == Unit::kMatmul) == is_product ? w.flops : 0;
+    return sum;
+  };
+  const auto share = [&](bool is_product) {
+    const double all = flops(layer.forward, is_product);
+    return all > 0 ? of_layers * flops(again, is_product) / all : 0;
+  };
+  p.products_again = share(true), p.attention_again = share(false);
   p.first = seconds(embedding.forward);
   p.first += seconds(embedding.input_backward);
   p.first += seconds(embedding.weight_backward);
@@ -247,6 +254,8 @@ void StepPricer::add_list_bubble(const Layout& l, const Stage& s, StepPrice& pri
     hidden = real(m - 3 * l.pp / 2 + 1) * hidden_each;
     price.seconds.ep -= hidden;
   }
+  price.seconds.bubble = 0;
+  if (price.is_bound) return;
   const auto end = clock_.seconds(l.turns, l.pp, m, times);
   TEGULA_CHECK(end.ok());  // check_turns has passed
   price.seconds.bubble = beyond(*end, real(m) * all - hidden);
@@ -273,15 +282,17 @@ void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& p
     return one(what, bytes_of_one * dense, all, messages) +
            (experts > 0 ? one(what, bytes_of_one * experts, same, n) : 0);
   };
-  const double hidden_b = efficiency_.overlap * s.backward_s() * real(l.slices);
-  const double hidden_f = efficiency_.overlap * s.forward_s() * real(l.slices);
+  const double overlap = job_.overlap ? 1 : efficiency_.overlap;  // which is said is no guess
+  const double hidden_b = overlap * s.backward_s() * real(l.slices);
+  const double hidden_f = overlap * s.forward_s() * real(l.slices);
   const double m = real(n_microbatches(job_, l)), stages = real(l.copies());
   double& dp = price.seconds.dp;
   // The last layer's part has nothing to hide behind; what hides takes its share of the device.
   const auto exposed = [&](double seconds, double under) {
     const double hidden = std::min(seconds, under);
     if (hidden <= 0) return seconds;
-    const double won = f.hides * hidden - f.start_beside_s * buckets * hidden / seconds;
+    const double start = job_.overlap ? 0 : f.start_beside_s * buckets;
+    const double won = hides_of(job_) * hidden - start * hidden / seconds;
     return std::max(seconds - std::max(0.0, won), seconds / n);
   };
   if (l.zero == 0) {
@@ -342,10 +353,14 @@ std::vector<StageMemory> StepPricer::stages(const Layout& l) {
   return all;
 }
 
-StepPrice StepPricer::price(const Layout& l) {
+StepPrice StepPricer::price(const Layout& l) { return price(l, false); }
+StepPrice StepPricer::bound(const Layout& l) { return price(l, true); }
+
+StepPrice StepPricer::price(const Layout& l, bool is_bound) {
   const LayerPrice& p = layer(l);
   StepPrice price;
-  price.layout = l;
+  price.layout = l,
+  price.is_bound = is_bound && (l.turns == Turns::kZeroBubbleV || l.copies() == 2);
   const Stage stage = slowest_stage(l, p);
   add_pipeline(l, p, stage, price);
   add_data_parallel(l, stage, price);
@@ -355,9 +370,9 @@ StepPrice StepPricer::price(const Layout& l) {
   price.seconds.host = beyond(efficiency_.host * host, price.seconds.total());
   const double tokens = real(job_.batch_tokens);
   price.flops_model = tokens * flops_.train();
-  price.flops_hw = price.flops_model;
-  if (l.remat == Remat::kFull) price.flops_hw += tokens * (flops_.layers + flops_.attention);
-  if (l.remat == Remat::kSelective && !job_.flash) price.flops_hw += tokens * flops_.attention;
+  const double seen = job_.flash ? flops_.causal_attention : flops_.attention;
+  price.flops_hw = tokens * (3 * (flops_.layers + flops_.head + seen) +
+                             p.products_again * flops_.layers + p.attention_again * seen);
   return price;
 }
 

@@ -49,8 +49,10 @@ struct StepPrice {
   Waterfall seconds;
   MemoryBytes memory;  // of the worst stage
   int64_t worst_stage = 0;
-  double together = 1;  // share of their time that parts that go together take (DualPipe)
-  double flops_model = 0, flops_hw = 0;  // of the step, all devices
+  bool is_bound = false;  // a list's bubble is not in it: the step takes longer
+  double together = 1;    // share of their time that parts that go together take (DualPipe)
+  // Of the step, all devices: by all keys; those that are done, without keys that kernels skip.
+  double flops_model = 0, flops_hw = 0;
 
   double step_s() const { return seconds.total(); }
   double peak_bytes() const { return memory.total(); }
@@ -66,6 +68,7 @@ struct LayerPrice {
   double tp_forward = 0, tp_backward = 0, tp_recompute = 0, tp_last = 0;
   double cp_forward = 0, cp_backward = 0, ep = 0;  // ep: one direction
   double boundary_bytes = 0;                       // what goes from stage to stage
+  double products_again = 0, attention_again = 0;  // shares of their FLOPs that are done again
   ActivationBytes activations;
   HostOps host;
 };
@@ -84,6 +87,8 @@ class StepPricer {
 
   // The layout must have passed check_layout.
   StepPrice price(const Layout& layout);
+  // Without the longest path of a schedule that has no closed form, which takes most of the time.
+  StepPrice bound(const Layout& layout);
   // Seconds of a collective with what its link reaches.
   double comm(Collective what, double bytes, const RankSpan& group) const;
   const LayerPrice& layer(const Layout& layout);
@@ -101,6 +106,7 @@ class StepPricer {
   void price_layer_comm(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
   const Dealt& dealt(const Layout& layout);
   Stage slowest_stage(const Layout& layout, const LayerPrice& p);
+  StepPrice price(const Layout& layout, bool is_bound);
   void add_pipeline(const Layout& layout, const LayerPrice& p, const Stage& stage,
                     StepPrice& price);
   void add_list_bubble(const Layout& layout, const Stage& stage, StepPrice& price);

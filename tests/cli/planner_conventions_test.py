@@ -61,6 +61,36 @@ class Conventions(CliTest):
         self.expect_error(self.run_tool("plan", "gpt2", "--gpus", "2xH100", "--serve", "--fix", "stages=6+6"), USAGE, "only dtype")
         self.expect_error(self.run_tool("plan", "gpt2", "--stages-at", "0,6"), USAGE, "--stages-at", "--gpus")
 
+    def test_what_is_made_again_is_the_frameworks(self):
+        asked = ("llama3-8b", "--gpus", "8xH200", "--seqlen", 2048, "--batch-tokens", 8 * 2048)
+        mesh = "dp=8,tp=1,pp=1,cp=1,zero=3,microbatch=1"
+        for framework, attention, words in (("megatron", "naive", "scores"), ("fsdp", "flash", "norms"),
+                                            ("torch-compile", "naive", "scores"), ("torchtitan", "flash", "every other product")):
+            by = {remat: self.best(*asked, "--framework", framework, "--fix", f"{mesh},attention={attention},remat={remat}")
+                  for remat in ("none", "selective", "every-other", "full")}
+            self.assertIn(words, by["selective"]["made_again"])
+            self.assertEqual(by["every-other"]["made_again"], "every other layer")
+            # More is computed, less is kept; operations that are done are those of hfu.
+            for less, more in (("none", "selective"), ("none", "every-other"), ("every-other", "full")):
+                self.assertLess(by[less]["step_s"], by[more]["step_s"])
+                self.assertGreater(by[less]["memory"]["activations"], by[more]["memory"]["activations"])
+            for layout in by.values():
+                self.assertAlmostEqual(layout["tflops_hw"] / 989, layout["hfu"])
+            self.assertAlmostEqual(by["none"]["hfu"] / by["none"]["mfu_of_seen_keys" if attention == "flash" else "mfu"], 1)
+        text = self.expect_ok(self.run_tool("plan", *asked, "--framework", "torchtitan", "--fix", mesh + ",remat=selective")).stdout
+        self.assertIn("all but every other product and attention are computed again", text)
+
+    def test_what_hides_can_be_said(self):
+        asked = ("llama3-8b", "--gpus", "64xA100", "--framework", "megatron", "--fix",
+                 "dp=64,tp=1,pp=1,cp=1,zero=1,microbatch=1,remat=full")
+        by = [self.plan(*asked, "--fix", f"overlap={share}") for share in (0, .4, .8)]
+        seconds = [plan["layouts"][0]["seconds"]["dp"] for plan in by]
+        self.assertAlmostEqual(seconds[0] - seconds[1], seconds[1] - seconds[2])
+        self.assertEqual([plan["job"]["overlap"] for plan in by], [0, .4, .8])
+        self.assertEqual(self.plan(*asked)["layouts"][0]["seconds"]["dp"], seconds[0])  # Megatron hides nothing unasked
+        self.assertRegex(self.expect_ok(self.run_tool("plan", *asked)).stdout, "overlap +0 of .* as with megatron")
+        self.expect_error(self.run_tool("plan", *asked, "--fix", "overlap=1.5"), USAGE, "overlap", "1")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,7 +13,7 @@ KEYS = ["params", "params_active", "flops_per_token_forward", "flops_per_token_t
 LAYOUT_KEYS = ["dp", "tp", "pp", "cp", "context", "ep", "zero", "sp", "schedule", "interleave", "slices",
                "microbatch", "remat", "step_s", "interval_s", "tokens_per_s_per_gpu", "tflops_model", "tflops_hw",
                "mfu", "mfu_of_seen_keys", "hfu", "peak_bytes", "memory", "bubble", "exposed_comm_s", "seconds",
-               "stages", "stage_layers", "bound_by"]
+               "stages", "stage_layers", "made_again", "bound_by"]
 MEMORY_KEYS = ["weights", "gradients", "optimizer", "activations", "temporaries", "copies", "never_together"]
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -367,7 +367,7 @@ class Planner(CliTest):
                 (("llama3-8b", "--gpus", "66xH100", "--fix", "tp=3"), ("n_heads 32", "tp 3")),
                 (("llama3-8b", "--gpus", "64xH100", "--fix", "tpp=3"), ("'tpp'", "tp")),
                 (("llama3-8b", "--gpus", "64xH100", "--fix", "tp=2,tp=4"), ("twice",)),
-                (("llama3-8b", "--gpus", "64xH100", "--fix", "remat=some"), ("none|selective|full",)),
+                (("llama3-8b", "--gpus", "64xH100", "--fix", "remat=some"), ("none|selective|full|every-other",)),
                 (("llama3-8b", "--gpus", "64xH100", "--fix", "dp=64,tp=2"), ("128", "64")),
                 (("llama3-8b", "--gpus", "64xH100", "--batch-tokens", 8193), ("8193", "8192")),
                 (("llama3-8b", "--gpus", "48xH100", "--fix", "dp=48"), ("1024", "dp 48")),

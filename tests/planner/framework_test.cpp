@@ -44,11 +44,42 @@ TEST(Frameworks, ALayerOfTorchKeepsWhatEachOpReads) {
   EXPECT_EQ(s.stream_bytes, 4);
   const double t = 2048, h = 4096, kv = 1024, f = 14336;
   const double kept = t * (2 * 4 * h + (3 + 2) * 2 * h + 2 * (2 * h + 2 * kv) + 4 * 2 * f + 4 * 32);
-  EXPECT_DOUBLE_EQ(saved_bytes(layer_work(a.preset.model, s), Remat::kNone, true), kept);
+  EXPECT_DOUBLE_EQ(saved_bytes(layer_work(a.preset.model, s), Remat::kNone, Selective::kNorms),
+                   kept);
   // Compiled, casts are shared, and an activated gate is made again.
   s.framework = *find_framework("torch-compile");
-  EXPECT_DOUBLE_EQ(saved_bytes(layer_work(a.preset.model, s), Remat::kNone, true),
+  EXPECT_DOUBLE_EQ(saved_bytes(layer_work(a.preset.model, s), Remat::kNone, Selective::kNorms),
                    kept - t * 2 * (3 * h + f));
+}
+
+// torchtitan keeps a layer's input, q, v, attention, the first and the last product of the
+// feed-forward layer: of q, k, v, out, w1, w3, w2 every other one.
+TEST(Frameworks, EveryOtherProductIsKept) {
+  const Answer a =
+      plan("torchtitan", "8xH200", "dp=8,tp=1,pp=1,cp=1,zero=3,microbatch=1,remat=selective");
+  const StepPrice& p = a.found.smallest ? *a.found.smallest : a.found.best.at(0);
+  const RankShape s = rank_shape(p.layout, a.preset.model, a.job);
+  const double t = 2048, h = 4096, kv = 1024, f = 14336;
+  const LayerWork work = layer_work(a.preset.model, s);
+  EXPECT_DOUBLE_EQ(saved_bytes(work, Remat::kSelective, Selective::kProducts),
+                   2 * t * (h + h + kv + h + f + h) + 4 * t * 32);
+  double products = 0;
+  for (const Work& w : work_again(work, Remat::kSelective, Selective::kProducts))
+    if (w.unit == Unit::kMatmul) products += w.flops;
+  EXPECT_DOUBLE_EQ(products, 2 * t * h * (kv + h + f));
+  // Half of the layers by halves.
+  StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
+  Layout l = p.layout;
+  const auto layer = [&](Remat remat) {
+    l.remat = remat;
+    return pricer.layer(l);
+  };
+  const LayerPrice none = layer(Remat::kNone), full = layer(Remat::kFull),
+                   half = layer(Remat::kEveryOther);
+  EXPECT_DOUBLE_EQ(half.activations.layer, (none.activations.layer + full.activations.layer) / 2);
+  EXPECT_DOUBLE_EQ(half.recompute.total(), full.recompute.total() / 2);
+  EXPECT_DOUBLE_EQ(half.activations.working, full.activations.working);
+  EXPECT_DOUBLE_EQ(half.products_again, 0.5);
 }
 
 TEST(Frameworks, GradientsTakeThePlaceOfActivations) {
