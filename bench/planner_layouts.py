@@ -8,6 +8,7 @@ half is read when a change is done.
 """
 
 import argparse
+import collections
 import itertools
 import json
 import math
@@ -91,6 +92,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("layouts_h200_torch", "layouts_h200x4_torch"):
             times, bytes_, inside, widths, rows = [], [], 0, [], []
+            verdicts = {"ran": collections.Counter(), "ran out": collections.Counter()}
             for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]:
                 # Its selective recomputation does whole feed-forward layers again: no convention that the planner has.
                 if row["half"] != args.half or row["remat"] == "selective":
@@ -98,6 +100,7 @@ def main():
                 plan, why = planned(args.tegula, folder, row, flags_of)
                 what = " ".join(str(row[k]) for k in ("model", "seqlen", "batch", "dtype", "remat", "attention", "loss",
                                                       "parallel", "library")) + (" compiled" if row["compiled"] else "")
+                verdicts["ran" if "seconds" in row else "ran out"][plan["fit"] if plan else "does not fit"] += 1
                 if plan is None or "seconds" not in row:
                     print(f"{what}: ran out: {'seconds' not in row}; planned: {why[:200] or plan['peak_bytes'] / 1e9}")
                     continue
@@ -118,6 +121,8 @@ def main():
             right, pairs, regrets = ranked(rows)
             print(f"  {right} of {pairs} pairs of one model in order: rank correlation {2 * right / pairs - 1:.2f}; the choice is "
                   f"{100 * statistics.mean(regrets):.1f} % slower than the best, at most {100 * max(regrets):.1f} %")
+            for what, counts in verdicts.items():
+                print(f"  of steps that {what}: " + (", ".join(f"{n} {fit}" for fit, n in counts.items()) or "none"))
             print(f"  inside the interval {inside} of {len(times)}, high over low {statistics.median(widths):.2f}")
     median, most, mean = errors(all_times)
     print(f"all {args.half} seconds: {len(all_times)} rows, median {median:.1f} %, 95th {most:.1f} %, mean {mean:+.1f} %")

@@ -82,7 +82,7 @@ std::optional<Layout> fitting(const Answer& a, int64_t n) {
   const int64_t sequences = std::max<int64_t>(job.batch_tokens / job.seqlen, n);
   job.batch_tokens = (sequences + n - 1) / n * n * job.seqlen;
   const auto r = search_layouts(a.preset.model, a.params, cluster, job, pins);
-  if (!r.ok() || r->best.empty()) return {};
+  if (!r.ok() || r->n_fit == 0) return {};
   return r->best[0].layout;
 }
 
@@ -141,8 +141,8 @@ Compared compare_one(const Question& q, const Answer& a, const ClusterSpec& clus
   if (!found.ok()) {
     one.why_not = found.error().message;
   } else if (found->best.empty()) {
-    one.why_not = cat("does not fit: the smallest layout needs ", gb(found->smallest->peak_bytes()),
-                      " of ", gb(usable_bytes(cluster)), " usable");
+    one.why_not = cat("the smallest layout ", reserve_text(cluster, job, found->smallest->layout,
+                                                           found->smallest->peak_bytes()));
   } else {
     one.train = found->best.front();
   }
@@ -182,7 +182,8 @@ Status search_with_idle(const Question& q, Answer& a) {
   auto found = search(q, a, some, job);
   const bool is_better =
       found.ok() && !found->best.empty() &&
-      (!all.ok() || all->best.empty() || found->best[0].step_s() < all->best[0].step_s());
+      (!all.ok() || all->best.empty() || found->fit < all->fit ||
+       (found->fit == all->fit && found->best[0].step_s() < all->best[0].step_s()));
   if (!is_better) {
     a.found = TEGULA_TRY(std::move(all));
     return {};
@@ -239,6 +240,8 @@ Status price(const Question& q, Answer& a) {
     return {};
   }
   TEGULA_TRY(search_with_idle(q, a));
+  if (a.found.fit == Fit::kMayNotFit)
+    a.notes.push_back(cat("nothing fits for certain", nearest_that_fits(a)));
   Efficiency most = kFast, least = kSlow;
   const Accelerator& device = a.cluster->device;
   if (!device.sustained.is_known() && device.matmul_shares.empty()) {
@@ -300,9 +303,8 @@ std::string why_nothing_fits(const Answer& a) {
   const StepPrice& p = *a.found.smallest;
   const ClusterSpec& c = *a.cluster;
   return cat(a.preset.model.name, " does not fit on ", c.n_devices, "x", c.device.name, ": of ",
-             a.found.n_layouts, " layouts the smallest (", to_string(p.layout), ") needs ",
-             gb(p.peak_bytes()), " a device = ", memory_text(p.memory), ", and ",
-             gb(usable_bytes(c)), " of ", gb(c.device.memory_bytes), " are usable",
+             a.found.n_layouts, " layouts the smallest (", to_string(p.layout), ") ",
+             reserve_text(c, a.job, p.layout, p.peak_bytes()), "; ", memory_text(p.memory),
              nearest_that_fits(a));
 }
 

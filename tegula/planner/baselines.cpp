@@ -17,7 +17,7 @@ using Choice = std::vector<size_t>;
 class Space {
  public:
   Space(StepPricer& pricer, const ModelSpec& model, const ClusterSpec& cluster)
-      : pricer_(pricer), model_(model), cluster_(cluster), usable_(usable_bytes(cluster)) {
+      : pricer_(pricer), model_(model), cluster_(cluster) {
     const std::vector<int64_t> parts = divisors(cluster.n_devices);
     std::vector<int64_t> batches;
     for (int64_t b = 1; b <= kMostMicrobatch; b *= 2) batches.push_back(b);
@@ -41,7 +41,8 @@ class Space {
     const Layout l = layout(c);
     if (l.dp == 0 || !check_layout(l, model_, cluster_, pricer_.job()).ok()) return HUGE_VAL;
     const StepPrice p = pricer_.price(l);
-    const double step = p.step_s(), over = p.peak_bytes() / usable_;
+    const double step = p.step_s(),
+                 over = p.peak_bytes() / usable_bytes(cluster_, pricer_.job(), l);
     if (over > 1) return step * 10 * over;
     if (!best.found || step < best.step_s) best.found = true, best.layout = l, best.step_s = step;
     return step;
@@ -67,7 +68,6 @@ class Space {
   StepPricer& pricer_;
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
-  double usable_;
   std::vector<std::vector<int64_t>> values_;
 };
 

@@ -19,12 +19,14 @@ constexpr double kDdpBucket = 25 << 20, kDeepspeedBucket = 5e8 * 2;  // their de
 
 constexpr double kShardedFactor = 1.05, kDeepspeedFactor = 1.15;
 
+constexpr double kGaps = 1.12, kGapsOfGathers = 1.2;  // reserve.h
+
 constexpr Framework torch(std::string_view name, bool one_by_one, bool is_sharded,
                           int norm_passes = 1) {
   Framework f;
   f.name = name, f.one_by_one = one_by_one, f.keeps_like_torch = true;
   f.norm_passes = norm_passes, f.has_f32_weights = true, f.is_sharded = is_sharded;
-  f.logit_bytes = kTorchLogits;
+  f.logit_bytes = kTorchLogits, f.fragmentation = is_sharded ? kGapsOfGathers : kGaps;
   f.loss_forward = kTorchLossForward, f.loss_backward = kTorchLossBackward;
   f.hides = kHides, f.start_beside_s = kStartBeside;
   f.factor = is_sharded ? kShardedFactor : 1;
@@ -46,7 +48,7 @@ constexpr Framework fused(std::string_view name, double gradient_bytes, double h
   f.name = name, f.gradient_bytes = gradient_bytes, f.hides = hides;
   f.start_beside_s = kStartBeside, f.message_bytes = kDeepspeedBucket, f.factor = factor;
   f.gathers_a_layer = kMatrices;
-  f.logit_bytes = kMegatronLogits;
+  f.logit_bytes = kMegatronLogits, f.fragmentation = kGaps;
   f.loss_forward = kMegatronLossForward, f.loss_backward = kMegatronLossBackward;
   return f;
 }

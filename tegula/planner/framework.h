@@ -27,8 +27,8 @@ namespace tegula::planner {
 enum class Loss : uint8_t { kFused, kChunked, kWhole };
 
 // What selective recomputation makes again. Scores: attention's core [Korthikanti et al. 2022,
-// section 5]. Norms: norms, turned queries and keys, activations (--recompute-modules). Products: all but every other product and
-// attention (torchtitan's policy for ops).
+// section 5]. Norms: norms, turned queries and keys, activations (--recompute-modules). Products:
+// all but every other product and attention (torchtitan's policy for ops).
 enum class Selective : uint8_t { kUsual, kScores, kNorms, kProducts };
 
 struct Framework {
@@ -40,6 +40,7 @@ struct Framework {
   // Whose weights are f32 and multiplied as copies of two bytes; else they have two themselves.
   bool has_f32_weights = false;
   Selective selective = Selective::kUsual;  // scores where attention is naive, else norms
+  double fragmentation = 1.05;  // the most that its allocator reserves of a byte (reserve.h)
   // Stages of a pipeline: the table and the head count as a layer each (stages.h).
   bool counts_ends = false;
   bool is_sharded = false;    // fully_shard: its copies are gathered ones

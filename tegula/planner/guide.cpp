@@ -63,10 +63,10 @@ std::optional<StepPrice> Walk::fits_plainly() {
   Pins pins = one_device();
   pins.remat = Remat::kNone;
   const SearchResult r = search(1, pins);
-  const bool fits = !r.best.empty();
+  const bool fits = !r.best.empty() && r.fit == Fit::kFits;
   const StepPrice* p = fits ? &r.best[0] : r.smallest ? &*r.smallest : nullptr;
-  const std::string numbers = p ? cat(gb(p->peak_bytes()), " = ", memory_text(p->memory), " of ",
-                                      gb(usable_bytes(*a_.cluster)), " usable")
+  const std::string numbers = p ? cat(reserve_text(*a_.cluster, a_.job, p->layout, p->peak_bytes()),
+                                      "; ", memory_text(p->memory))
                                 : "no layout";
   say(1, "does it fit on one device?", numbers, fits,
       fits ? "then only time matters" : "then memory first");
@@ -75,14 +75,15 @@ std::optional<StepPrice> Walk::fits_plainly() {
 
 std::optional<StepPrice> Walk::fits_with_less() {
   const SearchResult r = search(1, one_device());
-  const bool fits = !r.best.empty();
+  const bool fits = !r.best.empty() && r.fit == Fit::kFits;
   std::string numbers = "no layout";
   if (r.smallest)
     numbers = cat("at least ", gb(r.smallest->peak_bytes()), " = ", memory_text(r.smallest->memory),
                   ", by remat ", remat_name(r.smallest->layout.remat));
   std::string verdict = "gradient accumulation and recomputation are enough";
   if (!fits && r.smallest) {
-    const double over = r.smallest->peak_bytes() - usable_bytes(*a_.cluster);
+    const double over =
+        r.smallest->peak_bytes() - usable_bytes(*a_.cluster, a_.job, r.smallest->layout);
     const double host = a_.cluster->device.host_bytes_per_s;
     verdict = "then several devices";
     if (host > 0)

@@ -71,8 +71,4 @@ MemoryBytes stage_memory(const ModelSpec& model, const Layout& layout, const Job
                          const RankParams& params, const ActivationBytes& activations, int64_t rank,
                          const RankStages& stages);
 
-// The share of a device's memory that a step may take: the rest is the driver's, the collectives'
-// and what an allocator loses in gaps.
-inline constexpr double kUsableShare = 0.95;
-
 }  // namespace tegula::planner

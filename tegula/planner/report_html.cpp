@@ -51,15 +51,17 @@ void bar(std::string& out, const std::array<Part, N>& parts, double whole, const
 void layouts_table(std::string& out, const Answer& a) {
   out +=
       "<h2>Layouts</h2>\n<div class=\"wide\"><table><tr><th>layout<th>s a step<th>from<th>to<th>MFU"
-      "<th>HFU<th>GB<th>bubble<th>bound by</tr>\n";
+      "<th>HFU<th>GB<th>reserved<th><th>bubble<th>bound by</tr>\n";
   for (size_t i = 0; i < a.found.best.size(); ++i) {
     const StepPrice& p = a.found.best[i];
-    print(
-        out,
-        "<tr><td>%s<td>%.4g<td>%.4g<td>%.4g<td>%.1f %%<td>%.1f %%<td>%.1f<td>%.1f %%<td>%s</tr>\n",
-        escape_html(to_string(p.layout)).c_str(), p.step_s(), a.intervals[i].low,
-        a.intervals[i].high, 100 * mfu(a, p), 100 * hfu(a, p), p.peak_bytes() / 1e9,
-        100 * p.bubble(), std::string(p.bound_by()).c_str());
+    const Reserve r = reserve_of(*a.cluster, a.job, p.layout, p.peak_bytes());
+    print(out,
+          "<tr><td>%s<td>%.4g<td>%.4g<td>%.4g<td>%.1f %%<td>%.1f %%<td>%.1f<td>%.1f to "
+          "%.1f<td>%s<td>%.1f %%<td>%s</tr>\n",
+          escape_html(to_string(p.layout)).c_str(), p.step_s(), a.intervals[i].low,
+          a.intervals[i].high, 100 * mfu(a, p), 100 * hfu(a, p), p.peak_bytes() / 1e9, r.low / 1e9,
+          r.high / 1e9, std::string(fit_name(r.fit)).c_str(), 100 * p.bubble(),
+          std::string(p.bound_by()).c_str());
   }
   out += "</table></div>\n";
 }
@@ -171,8 +173,8 @@ std::string to_html(const Answer& a) {
   // What is never there together is taken off the gradients.
   std::array<Part, 7> memory = p.memory.parts();
   memory[1].value += memory[6].value, memory[6].value = 0;
-  print(out, "<h2>Memory of %.0f GB usable</h2>\n", usable_bytes(*a.cluster) / 1e9);
-  bar(out, memory, usable_bytes(*a.cluster), "GB", 1e-9);
+  print(out, "<h2>Memory of %.0f GB</h2>\n", visible_bytes(a.cluster->device) / 1e9);
+  bar(out, memory, visible_bytes(a.cluster->device), "GB", 1e-9);
   StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
   if (p.layout.pp > 1)
     if (const auto run = run_pipeline(pricer, p); run.ok()) {

@@ -53,6 +53,9 @@ Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) 
   j.set("mfu_of_seen_keys", mfu_of_seen_keys(a, p));
   j.set("hfu", hfu(a, p));
   j.set("peak_bytes", p.peak_bytes());
+  const Reserve reserve = reserve_of(*a.cluster, a.job, p.layout, p.peak_bytes());
+  j.set("reserved_bytes", Json::Array{reserve.low, reserve.high});
+  j.set("fit", fit_name(reserve.fit));
   j.set("memory", parts_json(p.memory.parts()));
   j.set("bubble", p.bubble());
   j.set("exposed_comm_s", p.seconds.exposed_comm());
@@ -75,7 +78,7 @@ Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) 
 Json rejected_json(const Rejected& r) {
   Json j = Json::object();
   set_layout(j, r.price.layout);
-  j.set("fits", r.fits);
+  j.set("fit", fit_name(r.fit));
   j.set("step_s", r.price.step_s());
   j.set("peak_bytes", r.price.peak_bytes());
   j.set("why", r.why);
@@ -178,7 +181,7 @@ void add_question(const Answer& a, Json& j) {
                                  {"n_devices", c.n_devices},
                                  {"n_idle", a.n_idle},
                                  {"devices_per_node", c.device.devices_per_node},
-                                 {"usable_bytes", usable_bytes(c)},
+                                 {"visible_bytes", visible_bytes(c.device)},
                                  {"source", c.device.source}}));
   if (a.found.best.empty()) return;
   j.set("job", Json::object({{"seqlen", a.job.seqlen},

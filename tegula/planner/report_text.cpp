@@ -77,8 +77,9 @@ void job_card(std::string& out, const Answer& a) {
             ? cat("as with ", a.job.framework->name, "; --fix overlap= says another share").c_str()
             : "and none in the interval's slow end; --fix overlap= says another share");
   for (const std::string& note : a.notes) print(out, "note        %s\n", note.c_str());
-  print(out, "search      %s layouts, of which %s fit\n", grouped(a.found.n_layouts).c_str(),
-        grouped(a.found.n_fit).c_str());
+  print(out, "search      %s layouts, of which %s fit and %s may not\n",
+        grouped(a.found.n_layouts).c_str(), grouped(a.found.n_fit).c_str(),
+        grouped(a.found.n_may_fit).c_str());
 }
 
 // Where the convention's MFU says little.
@@ -98,11 +99,12 @@ void layout_rows(std::string& out, const Answer& a) {
     const StepPrice& p = a.found.best[i];
     print(out,
           "  %zu  %s\n     %.4g s a step (%.4g to %.4g), %.4g tokens/s a device, %.4g TFLOP/s, MFU "
-          "%.1f %%%s, HFU %.1f %%, %.1f GB, bound by %s\n",
+          "%.1f %%%s, HFU %.1f %%, %.1f GB%s, bound by %s\n",
           i + 1, to_string(p.layout).c_str(), p.step_s(), a.intervals[i].low, a.intervals[i].high,
           real(a.job.batch_tokens) / p.step_s() / real(a.cluster->n_devices),
           p.flops_model / p.step_s() / real(a.cluster->n_devices) / 1e12, 100 * mfu(a, p),
           seen_keys(a, p).c_str(), 100 * hfu(a, p), p.peak_bytes() / 1e9,
+          a.found.fit == Fit::kFits ? "" : cat(", which ", fit_name(a.found.fit)).c_str(),
           std::string(p.bound_by()).c_str());
   }
 }
@@ -118,9 +120,9 @@ void stage_rows(std::string& out, const Answer& a, const Layout& l) {
 
 void best_in_detail(std::string& out, const Answer& a) {
   const StepPrice& p = a.found.best[0];
-  print(out, "\nmemory      stage %lld is the fullest: %s = %.2f of %.1f usable\n",
+  print(out, "\nmemory      stage %lld is the fullest: %s = %.2f allocated\n            %s\n",
         static_cast<long long>(p.worst_stage), memory_text(p.memory).c_str(), p.peak_bytes() / 1e9,
-        usable_bytes(*a.cluster) / 1e9);
+        reserve_text(*a.cluster, a.job, p.layout, p.peak_bytes()).c_str());
   if (a.job.live && a.job.live->find(p.layout))
     out +=
         "            activations and temporaries by the plans of a few layers of the graph "
@@ -141,10 +143,10 @@ void best_in_detail(std::string& out, const Answer& a) {
     StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
     for (const StepPrice& t : by_every_schedule(pricer, a.preset.model, p.layout)) {
       if (t.layout.turns == p.layout.turns) continue;
-      const bool fits = t.peak_bytes() <= usable_bytes(*a.cluster);
+      const Fit fit = reserve_of(*a.cluster, a.job, t.layout, t.peak_bytes()).fit;
       print(out, "            by %s: %.4g s, bubble %.1f %%, %.1f GB%s\n",
             std::string(turns_name(t.layout.turns)).c_str(), t.step_s(), 100 * t.bubble(),
-            t.peak_bytes() / 1e9, fits ? "" : ", which does not fit");
+            t.peak_bytes() / 1e9, fit == Fit::kFits ? "" : cat(", which ", fit_name(fit)).c_str());
     }
   }
   if (a.tokens_total > 0) {

@@ -49,15 +49,22 @@ Mesh mesh_of(const Layout& l) {
 // The layouts that are kept while layouts pass by.
 class Tally {
  public:
-  explicit Tally(double usable) : usable_(usable) {}
+  // Layouts that are `fit` or better are kept.
+  Tally(const ClusterSpec& cluster, const Job& job, Fit fit)
+      : cluster_(&cluster), job_(&job), fit_(fit) {}
 
   void see(const StepPrice& p) {
     const Candidate c{p.step_s(), p.peak_bytes(), p.layout};
-    ++n_layouts_, n_fit_ += c.peak <= usable_;
+    const double usable = usable_of(p.layout);
+    ++n_layouts_;
+    if (c.peak <= usable)
+      ++n_fit_;
+    else if (c.peak <= usable_bytes(*cluster_, *job_, p.layout, Fit::kMayNotFit))
+      ++n_may_fit_;
     if (!has_smallest_ || c.peak < smallest_.peak) smallest_ = c, has_smallest_ = true;
     if (p.is_bound) return;
-    if (c.peak > usable_) {
-      if (c.peak <= 2 * usable_ && c.beats(twice_)) twice_ = c;
+    if (c.peak > usable) {
+      if (c.peak <= 2 * usable && c.beats(twice_)) twice_ = c;
       keep(too_large_, c);
       return;
     }
@@ -70,11 +77,12 @@ class Tally {
 
   // Whether a layout that takes at least so long may be among those that are kept.
   bool may_keep(const StepPrice& least) const {
-    const double step_s = least.step_s(), peak = least.peak_bytes();
+    const double step_s = least.step_s(), peak = least.peak_bytes(),
+                 usable = usable_of(least.layout);
     const auto may = [&](const std::vector<Candidate>& list) {
       return list.size() < kBestLayouts || step_s <= list.back().step_s;
     };
-    if (peak > usable_) return may(too_large_) || (peak <= 2 * usable_ && step_s <= twice_.step_s);
+    if (peak > usable) return may(too_large_) || (peak <= 2 * usable && step_s <= twice_.step_s);
     if (may(best_)) return true;
     for (size_t i = 0; i < std::size(kSettings); ++i) {
       const auto known = by_setting_[i].find(kSettings[i].value(least.layout));
@@ -96,8 +104,11 @@ class Tally {
   const Candidate& twice() const { return twice_; }
   int64_t n_layouts() const { return n_layouts_; }
   int64_t n_fit() const { return n_fit_; }
+  int64_t n_may_fit() const { return n_may_fit_; }
+  Fit fit() const { return fit_; }
 
  private:
+  double usable_of(const Layout& l) const { return usable_bytes(*cluster_, *job_, l, fit_); }
   // The best few of different meshes, fastest first.
   static void keep(std::vector<Candidate>& list, const Candidate& c) {
     if (list.size() == kBestLayouts && !c.beats(list.back())) return;
@@ -114,12 +125,14 @@ class Tally {
     if (list.size() > kBestLayouts) list.pop_back();
   }
 
-  double usable_;
+  const ClusterSpec* cluster_;
+  const Job* job_;
+  Fit fit_;
   std::vector<Candidate> best_, too_large_;
   std::array<std::map<int64_t, Candidate>, std::size(kSettings)> by_setting_;
   Candidate smallest_, twice_;
   bool has_smallest_ = false;
-  int64_t n_layouts_ = 0, n_fit_ = 0;
+  int64_t n_layouts_ = 0, n_fit_ = 0, n_may_fit_ = 0;
 };
 
 // How much of a layout has to be run and understood.
@@ -129,9 +142,10 @@ int parts_of(const Layout& l) {
          (l.remat == Remat::kFull);
 }
 
-std::string why_too_large(const StepPrice& p, const StepPrice* best, double usable) {
+std::string why_too_large(const ClusterSpec& c, const Job& job, const StepPrice& p,
+                          const StepPrice* best) {
   std::string text =
-      cat("needs ", gb(p.peak_bytes()), " of ", gb(usable), " usable: ", memory_text(p.memory));
+      cat(reserve_text(c, job, p.layout, p.peak_bytes()), "; ", memory_text(p.memory));
   if (best) text += cat("; it would be ", percent(1 - p.step_s() / best->step_s()), " faster");
   return text;
 }
@@ -164,32 +178,37 @@ void add_slower(const Tally& tally, StepPricer& pricer, const StepPrice& best,
       continue;
     }
     const StepPrice p = pricer.price(c.layout);
-    out.push_back({p, true, cat("other ", setting.name, ": ", why_slower(p, best))});
+    out.push_back({p, tally.fit(), cat("other ", setting.name, ": ", why_slower(p, best))});
   }
 }
 
 }  // namespace
 
-double usable_bytes(const ClusterSpec& c) { return kUsableShare * c.device.memory_bytes; }
-
 Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& params,
                                     const ClusterSpec& cluster, const Job& job, const Pins& pins) {
   TEGULA_TRY(check_job(model, cluster, job));
   StepPricer pricer(model, params, cluster, job);
-  const double usable = usable_bytes(cluster);
-  Tally tally(usable);
-  std::vector<Layout> layouts;
-  for (const Layout& mesh : meshes(model, cluster, job, pins)) {
-    complete(mesh, model, job, pins, layouts);
-    for (const Layout& l : layouts) {
-      StepPrice p = pricer.bound(l);
-      if (p.is_bound && tally.may_keep(p)) p = pricer.price(l);
-      tally.see(p);
+  const std::vector<Layout> all = meshes(model, cluster, job, pins);
+  const auto tally_of = [&](Fit fit) {
+    Tally tally(cluster, job, fit);
+    std::vector<Layout> layouts;
+    for (const Layout& mesh : all) {
+      complete(mesh, model, job, pins, layouts);
+      for (const Layout& l : layouts) {
+        StepPrice p = pricer.bound(l);
+        if (p.is_bound && tally.may_keep(p)) p = pricer.price(l);
+        tally.see(p);
+      }
     }
-  }
-  if (tally.n_layouts() == 0) return why_none(model, cluster, job, pins);
+    return tally;
+  };
   SearchResult r;
-  r.n_layouts = tally.n_layouts(), r.n_fit = tally.n_fit();
+  Tally tally = tally_of(Fit::kFits);
+  if (tally.n_layouts() == 0) return why_none(model, cluster, job, pins);
+  r.n_fit = tally.n_fit(), r.n_may_fit = tally.n_may_fit();
+  // What may not fit is an answer where nothing fits.
+  if (r.n_fit == 0 && r.n_may_fit > 0) r.fit = Fit::kMayNotFit, tally = tally_of(r.fit);
+  r.n_layouts = tally.n_layouts();
   r.smallest = pricer.price(tally.smallest().layout);
   if (std::isfinite(tally.twice().step_s)) r.with_twice_memory = pricer.price(tally.twice().layout);
   for (const Candidate& c : tally.best()) r.best.push_back(pricer.price(c.layout));
@@ -205,7 +224,8 @@ Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& pa
   for (const Candidate& c : tally.too_large()) {
     if (best && c.step_s >= best->step_s()) continue;
     const StepPrice p = pricer.price(c.layout);
-    r.rejected.push_back({p, false, why_too_large(p, best, usable)});
+    r.rejected.push_back({p, reserve_of(cluster, job, p.layout, p.peak_bytes()).fit,
+                          why_too_large(cluster, job, p, best)});
   }
   if (best) add_slower(tally, pricer, *best, r.rejected);
   return r;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/planner/reserve.h"
 #include "tegula/planner/step_price.h"
 
 namespace tegula::planner {
@@ -22,7 +23,7 @@ inline constexpr double kEqualShare = 0.01;  // of a step: no plan is better tha
 
 struct Rejected {
   StepPrice price;
-  bool fits = false;
+  Fit fit = Fit::kFits;
   std::string why;
 };
 
@@ -32,17 +33,15 @@ struct SearchResult {
   std::vector<StepPrice> best;
   int64_t n_equal = 0;  // of them
   double fastest_s = 0;
+  Fit fit = Fit::kFits;  // of them: layouts that fit, or, where none does, that may not
   std::vector<Rejected> rejected;
-  int64_t n_layouts = 0, n_fit = 0;
-  std::optional<StepPrice> smallest;           // least memory of all
-  std::optional<StepPrice> with_twice_memory;  // the fastest that twice the memory would hold
+  int64_t n_layouts = 0, n_fit = 0, n_may_fit = 0;  // n_may_fit: of the others
+  std::optional<StepPrice> smallest;                // least memory of all
+  std::optional<StepPrice> with_twice_memory;       // the fastest that twice the memory would hold
 };
 
 // Errors: no layout divides; then the first reason, of the pinned layout where pins say enough.
 Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& params,
                                     const ClusterSpec& cluster, const Job& job, const Pins& pins);
-
-// The bytes that a step may take of a device.
-double usable_bytes(const ClusterSpec& cluster);
 
 }  // namespace tegula::planner

@@ -190,19 +190,19 @@ std::optional<StepSeconds> best_step(const ModelSpec& m, const ClusterSpec& c, c
   return best;
 }
 
-struct Fit {
+struct Copy {
   double weights = 0, kv_of_sequence = 0;  // of one device
   int64_t batch = 0;                       // that fits
 };
 
-Fit fit_of(const ModelSpec& m, const ParamCount& p, const ClusterSpec& c, const ServeJob& job,
-           int64_t n, bool by_batch) {
-  Fit f;
+Copy fit_of(const ModelSpec& m, const ParamCount& p, const ClusterSpec& c, const ServeJob& job,
+            int64_t n, bool by_batch) {
+  Copy f;
   const double e = bytes_of(job.dtype);
   f.weights = e * real(p.total) / real(n);
   const double whole = cache_bytes(m, e, real(job.prompt + job.output));
   f.kv_of_sequence = whole / (by_batch ? real(n) : real(std::min(n, m.n_kv_heads)));
-  const double left = usable_bytes(c) - f.weights;
+  const double left = served_bytes(c.device) - f.weights;
   if (left <= 0) return f;
   double batch = std::floor(left / f.kv_of_sequence);
   // By sequences every device has at least one whole cache.
@@ -212,7 +212,7 @@ Fit fit_of(const ModelSpec& m, const ParamCount& p, const ClusterSpec& c, const 
 }
 
 std::optional<ServePrice> price_copy(const ModelSpec& m, const ClusterSpec& c, const ServeJob& job,
-                                     int64_t n, bool by_batch, int64_t batch, const Fit& fit) {
+                                     int64_t n, bool by_batch, int64_t batch, const Copy& fit) {
   ServePrice p;
   p.n = n, p.copies = c.n_devices / n, p.batch = batch;
   const double prompt = real(job.prompt), output = real(job.output);
@@ -235,7 +235,8 @@ std::string does_not_fit(const ModelSpec& m, const ClusterSpec& c, const ServeAn
   text += cat(gb(a.weights_bytes), " of weights and ", gb(a.kv_bytes_per_sequence),
               " of keys and values a sequence");
   if (batch > 0) text += cat(", of which a copy takes ", batch);
-  return text + cat(", over at most ", c.n_devices, " devices of ", gb(usable_bytes(c)), " usable");
+  return text +
+         cat(", over at most ", c.n_devices, " devices of ", gb(served_bytes(c.device)), " usable");
 }
 
 }  // namespace
@@ -300,7 +301,7 @@ Result<ServeAnswer> plan_serving(const ModelSpec& m, const ParamCount& params, c
     std::optional<ServePrice> best;
     int64_t max_batch = 0;
     for (const bool by_batch : {false, true}) {
-      const Fit fit = fit_of(m, params, c, job, n, by_batch);
+      const Copy fit = fit_of(m, params, c, job, n, by_batch);
       if (job.batch > fit.batch) continue;
       for (int64_t batch = job.batch > 0 ? job.batch : fit.batch; batch >= 1; batch /= 2) {
         const auto p = price_copy(m, c, job, n, by_batch, batch, fit);

@@ -27,6 +27,9 @@ namespace tegula::planner {
 enum class Partition : uint8_t { kStationary1d, kStationary2d, kGathered };
 std::string_view partition_name(Partition p);
 
+// What weights and caches may take: the rest is the driver's and the collectives'.
+inline double served_bytes(const Accelerator& device) { return 0.95 * device.memory_bytes; }
+
 struct ServeJob {
   int64_t prompt = 0, output = 0;  // tokens
   int64_t batch = 0;               // sequences of a copy; 0: whatever gives most tokens a second

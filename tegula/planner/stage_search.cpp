@@ -163,7 +163,7 @@ Result<StageCosts> price_stages(StepPricer& pricer, const ModelSpec& model,
             at.pp = stage + behind + 1;
             const MemoryBytes m = stage_memory(model, at, job, rank, p.activations, stage,
                                                {end - begin, end - begin, begin == 0, end == n});
-            if (m.total() > usable_bytes(cluster)) break;
+            if (m.total() > usable_bytes(cluster, job, at)) break;
             const double t = real(end - begin) * layer_s + (end == n ? head_s : 0) +
                              (begin == 0 ? p.first.total() : 0);
             double& known = c.seconds[c.index(begin, end, s, behind)];

@@ -12,7 +12,7 @@ KEYS = ["params", "params_active", "flops_per_token_forward", "flops_per_token_t
         "kv_bytes_per_token", "layouts", "n_equal", "rejected"]
 LAYOUT_KEYS = ["dp", "tp", "pp", "cp", "context", "ep", "zero", "sp", "schedule", "interleave", "slices",
                "microbatch", "remat", "step_s", "interval_s", "tokens_per_s_per_gpu", "tflops_model", "tflops_hw",
-               "mfu", "mfu_of_seen_keys", "hfu", "peak_bytes", "memory", "bubble", "exposed_comm_s", "seconds",
+               "mfu", "mfu_of_seen_keys", "hfu", "peak_bytes", "reserved_bytes", "fit", "memory", "bubble", "exposed_comm_s", "seconds",
                "stages", "stage_layers", "made_again", "bound_by"]
 MEMORY_KEYS = ["weights", "gradients", "optimizer", "activations", "temporaries", "copies", "never_together"]
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
@@ -85,7 +85,7 @@ class Planner(CliTest):
 
     def test_what_does_not_fit_says_why_and_what_would(self):
         done = self.run_tool("plan", "llama3-405b", "--gpus", "8xH100", "--json")
-        self.expect_error(done, INPUT, "does not fit on 8xh100", "weights", "optimizer", "76.0 GB",
+        self.expect_error(done, INPUT, "does not fit on 8xh100", "weights", "optimizer", "85.5",
                           "would do")
         plan = json.loads(done.stdout)
         self.assertEqual(list(plan), [*KEYS, "cluster"])
@@ -301,7 +301,10 @@ class Planner(CliTest):
         self.assertAlmostEqual(one["request_s"], one["batch"] * one["ttft_s"] + 255 * one["tpot_s"])
         self.assertAlmostEqual(one["request_s"] * one["tokens_per_s"] / 256 / (one["batch"] * one["copies"]), 1)
         # The least number that holds it, not the next power of two.
-        done = self.run_tool("plan", "gpt3-175b", "--gpus", "32xH100", "--seqlen", 2048)
+        may = self.plan("gpt3-175b", "--gpus", "32xH100", "--seqlen", 2048)
+        self.assertEqual(may["layouts"][0]["fit"], "may not fit")
+        self.assertRegex(" ".join(may["notes"]), "nothing fits for certain; [0-9]+xh100 would do")
+        done = self.run_tool("plan", "gpt3-175b", "--gpus", "24xH100", "--seqlen", 2048)
         self.expect_error(done, INPUT, "would do")
         self.assertLess(int(re.search(r"; (\d+)xh100 would do", done.stderr)[1]), 64)
         self.expect_error(self.run_tool("plan", "llama3-8b", "--gpus", "8xH100", "--dtype", "bf16", "--fix", "dtype=fp8"),

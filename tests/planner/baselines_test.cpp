@@ -47,7 +47,7 @@ TEST_P(BaselineCase, NeverBeatTheEnumerationAndLearn) {
       EXPECT_TRUE(check_layout(r.layout, model, cluster, job).ok());
       const StepPrice p = pricer.price(r.layout);
       EXPECT_EQ(p.step_s(), r.step_s);
-      EXPECT_LE(p.peak_bytes(), usable_bytes(cluster));
+      EXPECT_LE(p.peak_bytes(), usable_bytes(cluster, job, r.layout));
       // The same seed finds the same.
       if (seed == 0)
         EXPECT_EQ(search_by(how, pricer, model, cluster, 1500, seed).best_so_far, r.best_so_far);

@@ -49,7 +49,7 @@ TEST(Guide, RecomputationMakesItFit) {
   // 16 bytes of 2.65 billion are 42 GB; all activations of a sequence do not go beside them.
   const Guide g = walk("gpt3-2.7b", "8xA100-40GB", 1e9, 1e5);
   EXPECT_EQ(numbers_of(g).substr(0, 4), "1n3n");
-  const Guide h = walk("gpt3-1.3b", "8xL4", 1e9, 1e5);
+  const Guide h = walk("gpt3-760m", "8xT4", 1e9, 1e5);
   EXPECT_EQ(numbers_of(h), "1n3y2y");
   EXPECT_NE(h.chosen->layout.remat, Remat::kNone);
 }

@@ -64,9 +64,8 @@ TEST(LiveTable, WhatDoesNotFitByItsPlansIsNotAmongTheBest) {
   FakePlans small(1e6), large(1e12);
   const auto fits = answer(question(small)), not_so = answer(question(large));
   ASSERT_TRUE(fits.ok() && not_so.ok());
-  const double usable = usable_bytes(*fits->cluster);
   for (const StepPrice& p : not_so->found.best) {
-    EXPECT_LE(p.peak_bytes(), usable);
+    EXPECT_LE(p.peak_bytes(), usable_bytes(*fits->cluster, fits->job, p.layout, not_so->found.fit));
     if (not_so->job.live->has_asked(p.layout)) {
       EXPECT_EQ(not_so->job.live->find(p.layout), nullptr);
     }

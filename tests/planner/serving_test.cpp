@@ -127,7 +127,7 @@ TEST(Serving, MultiQueryAttentionBySequences) {
   const double sequence = kv_bytes_per_token(m, 1) * 2048;
   EXPECT_EQ(a->kv_bytes_per_sequence, sequence);
   for (const ServePrice& p : a->best) {
-    const double left = usable_bytes(c) - p.weight_bytes;
+    const double left = served_bytes(c.device) - p.weight_bytes;
     const bool by_batch = p.decode.layout.attention_by_batch;
     EXPECT_EQ(by_batch, p.prefill.layout.attention_by_batch);
     EXPECT_LE(p.kv_bytes, left);
