@@ -1,0 +1,120 @@
+// `tegula pet`: where two programs differ, by a few positions a box, and the second corrected.
+#include "tegula/passes/superopt/pet.h"
+
+#include <cstdio>
+
+#include "cli/command.h"
+#include "tegula/base/amounts.h"
+#include "tegula/io/file.h"
+#include "tegula/io/json.h"
+
+namespace tegula::cli {
+
+namespace {
+
+struct Options {
+  std::string file, correct;
+  std::vector<std::string> sizes;
+  bool json = false;
+};
+
+Result<superopt::Assignment> sizes_of(const Options& o, const superopt::Rule& rule) {
+  superopt::Assignment at;
+  for (const std::string& each : o.sizes) {
+    const size_t equals = std::min(each.find('='), each.size());
+    const auto n = read_count(each.substr(std::min(equals + 1, each.size())), 0, 1 << 20);
+    if (equals == 0 || equals > 8 || !n.ok())
+      return invalid_argument(cat("--sizes ", each, ": write NAME=NUMBER"));
+    at.integers[superopt::Symbol(each.substr(0, equals))] = *n;
+  }
+  for (const auto* all : {&rule.sizes, &rule.integers})
+    for (const superopt::Symbol s : *all)
+      if (!at.integers.contains(s))
+        return invalid_argument(
+            cat("rule ", rule.name, ": give ", s.name(), " a size: --sizes ", s.name(), "=4"));
+  for (const superopt::Symbol s : rule.scalars)
+    at.scalars[s] = superopt::Residue::of_bits(superopt::mix(s.word()));
+  for (const superopt::Guard& g : rule.where)
+    if (!at.holds(std::span(&g, 1)))
+      return invalid_argument(
+          cat("rule ", rule.name, ": these sizes break its condition ", g.text()));
+  return at;
+}
+
+Json json_of(const std::vector<superopt::Box>& boxes) {
+  Json::Array all;
+  for (const superopt::Box& b : boxes) {
+    Json::Array lo(b.lo.begin(), b.lo.end()), hi(b.hi.begin(), b.hi.end());
+    all.push_back(Json::object({{"lo", std::move(lo)}, {"hi", std::move(hi)}}));
+  }
+  return Json(std::move(all));
+}
+
+Status run(const Options& o) {
+  const auto rules = TEGULA_TRY(superopt::parse_rules(TEGULA_TRY(read_file(o.file)), o.file));
+  if (rules.empty()) return invalid_argument(cat(o.file, ": has no rule"));
+  Json::Array all;
+  std::string corrected;
+  for (const superopt::Rule& rule : rules) {
+    const superopt::Assignment at = TEGULA_TRY(sizes_of(o, rule));
+    const superopt::Partial p = TEGULA_TRY(superopt::compare(rule, at));
+    int64_t n = 1, n_wrong = 0;
+    for (const int64_t size : p.shape) n *= size;
+    for (const superopt::Box& b : p.wrong) n_wrong += b.n_elements();
+    const superopt::Rule whole = TEGULA_TRY(superopt::correct(rule, at, p.wrong));
+    const int64_t original = work_of(whole.graph, whole.left, {}),
+                  other = work_of(rule.graph, rule.right, at),
+                  fixed = work_of(whole.graph, whole.right, {});
+    // What is written is tested as what was read.
+    superopt::Assignment constant;
+    constant.scalars = at.scalars;
+    if (!TEGULA_TRY(superopt::compare(whole, constant)).wrong.empty())
+      return internal_error(cat("rule ", rule.name, ": the correction is not right"));
+    corrected += whole.text() + "\n";
+    if (!o.json)
+      std::printf(
+          "%s: %lld of %lld elements differ, in %zu boxes; tested %lld positions of %lld "
+          "boxes; correction: %lld multiply-adds beside the original's %lld\n",
+          rule.name.c_str(), static_cast<long long>(n_wrong), static_cast<long long>(n),
+          p.wrong.size(), static_cast<long long>(p.positions_tested),
+          static_cast<long long>(p.n_boxes), static_cast<long long>(fixed - other),
+          static_cast<long long>(original));
+    all.push_back(Json::object({{"rule", rule.name},
+                                {"boxes", json_of(p.wrong)},
+                                {"elements", n},
+                                {"elements_wrong", n_wrong},
+                                {"boxes_tested", p.n_boxes},
+                                {"positions_tested", p.positions_tested},
+                                {"multiply_adds", original},
+                                {"multiply_adds_of_correction", fixed - other}}));
+  }
+  if (!o.correct.empty()) TEGULA_TRY(replace_file(o.correct, corrected));
+  if (!o.json) return {};
+  Json j = all.size() == 1 ? all[0] : Json::object({{"rules", std::move(all)}});
+  std::printf("%s\n", j.dump().c_str());
+  return {};
+}
+
+}  // namespace
+
+void add_pet(const Command& app, int& exit_code) {
+  static Options o;
+  const auto cmd =
+      app.add_command("pet", "Where a program is right in part, and its correction (PET)");
+  cmd.add_option("file", o.file, "Rules: left is the original, right what should stand for it")
+      .type_name("FILE")
+      .required();
+  cmd.add_option("--sizes", o.sizes, "Of the rules' symbols: n=2,h=8")
+      .split_at(',')
+      .type_name("NAME=N,…");
+  cmd.add_option("--correct", o.correct,
+                 "Write the right sides with wrong boxes computed as at left, from slices, to OUT")
+      .type_name("OUT");
+  cmd.add_flag("--json", o.json, "One JSON object on the last line");
+  cmd.callback([&exit_code] {
+    const Status st = run(o);
+    exit_code = st.ok() ? kDone : report(st.error());
+  });
+}
+
+}  // namespace tegula::cli
