@@ -71,8 +71,4 @@ class Store {
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
-// The tensors that the ranks hold together, by name, for write_safetensors(): a tensor that one
-// rank has whole as such, others in parts. Error: ranks disagree on a tensor's shape or dtype.
-Result<std::vector<NamedTensor>> joined(std::span<const Store* const> ranks);
-
 }  // namespace tegula

@@ -130,13 +130,6 @@ const WordRule* find_word_rule(std::string_view pattern) {
   return nullptr;
 }
 
-std::string word_rule_names() {
-  std::string names;
-  for (const WordRule& r : kWordRules)
-    names += cat(names.empty() ? "" : &r == std::end(kWordRules) - 1 ? " or " : ", ", r.name);
-  return names;
-}
-
 size_t first_word(std::string_view text) {
   if (const size_t n = contraction(text); n > 0) return n;
   const Char first = char_at(text, 0);

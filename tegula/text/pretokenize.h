@@ -32,7 +32,5 @@ struct WordRule {
 };
 // Null: none of the table's.
 const WordRule* find_word_rule(std::string_view pattern);
-// "GPT-2, Llama 3 or Qwen"
-std::string word_rule_names();
 
 }  // namespace tegula

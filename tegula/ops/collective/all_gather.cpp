@@ -31,13 +31,11 @@ int64_t sent_bytes(const OpCall& c, int64_t) { return (GroupCall(c).n - 1) * c.i
 constexpr CollectiveDef kTogether = {.sent_bytes = sent_bytes, .reference = together};
 }  // namespace
 
-constinit const OpDef all_gather_op = {
+constinit const OpDef all_gather_op = group_op({
     .name = "all_gather",
     .formula = "y = x_0, x_1, ... of the ranks, side by side along a dim",
     .source = "Thakur, Rabenseifner, Gropp 2005, section 4.1",
-    .group = "collective",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"dim", AttrKind::kInt, true, "along which ranks' operands are laid"},
@@ -48,10 +46,6 @@ constinit const OpDef all_gather_op = {
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(reduce_scatter_op, c.attrs(), {c.grad[0]})};
     },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {b.emit(all_gather_op, c.attrs(), {c.tangent[0]})};
-    },
-    .reference = reference_with_ints<AloneRef>,
     .samples =
         [] {
           const Attrs alone{{"axis", std::string("tp")},
@@ -65,7 +59,6 @@ constinit const OpDef all_gather_op = {
               {{no_dim, "must be one of constant extent"}, {parts, "not a multiple of 4"}}, true);
         },
     .collective = &kTogether,
-    .has_effect = true,
-};
+});
 
 }  // namespace tegula

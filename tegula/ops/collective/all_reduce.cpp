@@ -31,13 +31,10 @@ constexpr CollectiveDef kTogether = {
     .sent_bytes = sent_bytes, .reference = together, .n_meetings = 2};
 }  // namespace
 
-constinit const OpDef all_reduce_op = {
+constinit const OpDef all_reduce_op = group_op({
     .name = "all_reduce",
     .formula = "y = sum (max, min) over ranks r of x_r",
     .source = "Thakur, Rabenseifner, Gropp 2005, section 4",
-    .group = "collective",
-    .dims_fn = [](const OpCall& c) { return collective_dims(c, c.shape(0)); },
-    .types = "T -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"combine", AttrKind::kString, false, "sum, max or min; sum if absent"},
@@ -53,7 +50,6 @@ constinit const OpDef all_reduce_op = {
         return {b.fail(unsupported("all_reduce: only a sum has a derivative"))};
       return {b.emit(all_reduce_op, c.attrs(), {c.tangent[0]})};
     },
-    .reference = reference_with_ints<AloneRef>,
     .samples =
         [] {
           const Attrs alone{{"axis", std::string("dp")}, {"ranks", int64_t{1}}};
@@ -63,7 +59,6 @@ constinit const OpDef all_reduce_op = {
                                     {{none, "a group of 0 ranks"}, {mean, "is not sum"}}, true);
         },
     .collective = &kTogether,
-    .has_effect = true,
-};
+});
 
 }  // namespace tegula

@@ -58,13 +58,11 @@ Var turned(Builder& b, const Attrs& attrs, Var x) {
 }
 }  // namespace
 
-constinit const OpDef all_to_all_op = {
+constinit const OpDef all_to_all_op = group_op({
     .name = "all_to_all",
     .formula = "y's piece r along `gather` is this rank's share of x_r along `split`",
     .source = "Thakur, Rabenseifner, Gropp 2005, section 4.3",
-    .group = "collective",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
@@ -73,10 +71,6 @@ constinit const OpDef all_to_all_op = {
               {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
     .check = check,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads { return {turned(b, c.attrs(), c.grad[0])}; },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {b.emit(all_to_all_op, c.attrs(), {c.tangent[0]})};
-    },
-    .reference = reference_with_ints<AloneRef>,
     .samples =
         [] {
           const Attrs alone{{"axis", std::string("cp")},
@@ -90,7 +84,6 @@ constinit const OpDef all_to_all_op = {
               true);
         },
     .collective = &kTogether,
-    .has_effect = true,
-};
+});
 
 }  // namespace tegula

@@ -106,11 +106,10 @@ std::vector<Sample> samples() {
 }
 }  // namespace
 
-constinit const OpDef all_to_all_ragged_op = {
+constinit const OpDef all_to_all_ragged_op = group_op({
     .name = "all_to_all_ragged",
     .formula = "all_to_all of the first sent[row] elements of each row of x; the others of y are 0",
     .source = "Lepikhin et al. 2020, section 3.2",
-    .group = "collective",
     .dims_fn = dims,
     .types = "T, i, i -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
@@ -128,7 +127,6 @@ constinit const OpDef all_to_all_ragged_op = {
     .reference = reference_with_ints<Ref>,
     .samples = samples,
     .collective = &kTogether,
-    .has_effect = true,
-};
+});
 
 }  // namespace tegula

@@ -20,13 +20,10 @@ int64_t sent_bytes(const OpCall& c, int64_t index) {
 constexpr CollectiveDef kTogether = {.sent_bytes = sent_bytes, .reference = together};
 }  // namespace
 
-constinit const OpDef broadcast_from_op = {
+constinit const OpDef broadcast_from_op = group_op({
     .name = "broadcast_from",
     .formula = "y = x of rank root",
     .source = "Chan et al. 2007, section 3",
-    .group = "collective",
-    .dims_fn = [](const OpCall& c) { return collective_dims(c, c.shape(0)); },
-    .types = "T -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"root", AttrKind::kInt, true, "the rank whose operand it is"},
@@ -36,13 +33,8 @@ constinit const OpDef broadcast_from_op = {
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(reduce_to_op, c.attrs(), {c.grad[0]})};
     },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {b.emit(broadcast_from_op, c.attrs(), {c.tangent[0]})};
-    },
-    .reference = reference_with_ints<AloneRef>,
     .samples = [] { return samples_with_root(); },
     .collective = &kTogether,
-    .has_effect = true,
-};
+});
 
 }  // namespace tegula

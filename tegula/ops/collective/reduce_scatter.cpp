@@ -32,13 +32,11 @@ int64_t sent_bytes(const OpCall& c, int64_t) {
 constexpr CollectiveDef kTogether = {.sent_bytes = sent_bytes, .reference = together};
 }  // namespace
 
-constinit const OpDef reduce_scatter_op = {
+constinit const OpDef reduce_scatter_op = group_op({
     .name = "reduce_scatter",
     .formula = "y = the rank's share of sum over ranks r of x_r",
     .source = "Thakur, Rabenseifner, Gropp 2005, section 4.2",
-    .group = "collective",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"dim", AttrKind::kInt, true, "along which the sum is shared out"},
@@ -49,10 +47,6 @@ constinit const OpDef reduce_scatter_op = {
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(all_gather_op, c.attrs(), {c.grad[0]})};
     },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {b.emit(reduce_scatter_op, c.attrs(), {c.tangent[0]})};
-    },
-    .reference = reference_with_ints<AloneRef>,
     .samples =
         [] {
           const Attrs alone{{"axis", std::string("dp")},
@@ -64,7 +58,6 @@ constinit const OpDef reduce_scatter_op = {
           return collective_samples({{"alone", alone}}, {{four, "2 parts of 4 ranks"}}, true);
         },
     .collective = &kTogether,
-    .has_effect = true,
-};
+});
 
 }  // namespace tegula

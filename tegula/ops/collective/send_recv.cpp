@@ -74,13 +74,10 @@ struct Ref {
 };
 }  // namespace
 
-constinit const OpDef send_recv_op = {
+constinit const OpDef send_recv_op = group_op({
     .name = "send_recv",
     .formula = "y = x of rank from[r], where from[r] = -1 zeros",
     .source = "Chan et al. 2007, section 3",
-    .group = "collective",
-    .dims_fn = [](const OpCall& c) { return collective_dims(c, c.shape(0)); },
-    .types = "T -> T",
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"from", AttrKind::kInts, true, "per rank: from which it receives; -1: from none"},
@@ -89,9 +86,6 @@ constinit const OpDef send_recv_op = {
     .bytes = bytes,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {sent_back(b, c.attrs(), c.grad[0])};
-    },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {b.emit(send_recv_op, c.attrs(), {c.tangent[0]})};
     },
     .reference = reference_with_ints<Ref>,
     .samples =
@@ -107,7 +101,6 @@ constinit const OpDef send_recv_op = {
                                      {twice, "rank 0 sends twice"}});
         },
     .collective = &kTogether,
-    .has_effect = true,
-};
+});
 
 }  // namespace tegula

@@ -49,6 +49,21 @@ struct AloneRef {
   }
 };
 
+// What collectives have in common; `def` brings the rest. Where it says nothing else: a result of
+// the operand's type and shape, of which a rank alone keeps what it has, and linear.
+constexpr OpDef group_op(OpDef def) {
+  def.group = "collective";
+  def.has_effect = true;
+  if (!def.dims_fn) def.dims_fn = [](const OpCall& c) { return collective_dims(c, c.shape(0)); };
+  if (def.types.empty()) def.types = "T -> T";
+  if (!def.reference.f64) def.reference = reference_with_ints<AloneRef>;
+  if (!def.jvp)
+    def.jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      return {b.emit(*c.call->op, c.attrs(), {c.tangent[0]})};
+    };
+  return def;
+}
+
 std::vector<Sample> collective_samples(std::vector<std::pair<std::string_view, Attrs>> valid,
                                        std::vector<std::pair<Attrs, std::string_view>> wrong,
                                        bool has_algorithms = false);

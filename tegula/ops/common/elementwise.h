@@ -19,10 +19,14 @@ int64_t per_element(const OpCall& c) {
   return N * c.out[0].shape.numel();
 }
 
+// Samples over shapes that matter: scalar, odd, empty; values in [low, high].
+std::vector<Sample> unary_samples(double low, double high, DType dtype = DType::kF32);
+std::vector<Sample> binary_samples(double low, double high, DType dtype = DType::kF32);
+
 // What elementwise ops have in common; `def` brings the rest. Types say how many operands there
 // are, "F
 // -> F" where they are left out; one operation an element, where nothing else is said, and none
-// by per_element<0>: such ops are free to passes.
+// by per_element<0>: such ops are free to passes. Samples lie in [-2, 2] unless others are said.
 constexpr OpDef elementwise(OpDef def) {
   def.group = "elementwise";
   def.is_elementwise = true;
@@ -34,6 +38,8 @@ constexpr OpDef elementwise(OpDef def) {
     def.flops = nullptr;
   else if (!def.flops)
     def.flops = per_element<1>;
+  if (!def.samples && n_more == 0) def.samples = [] { return unary_samples(-2, 2); };
+  if (!def.samples && n_more == 1) def.samples = [] { return binary_samples(-2, 2); };
   return def;
 }
 
@@ -79,10 +85,6 @@ template <tile::Op O>
 tile::Reg tile_reduce(tile::Builder& b, const OpCall&, std::span<const tile::Reg> in) {
   return b.reduce(O, in[0]);
 }
-
-// Samples over shapes that matter: scalar, odd, empty; values in [low, high].
-std::vector<Sample> unary_samples(double low, double high, DType dtype = DType::kF32);
-std::vector<Sample> binary_samples(double low, double high, DType dtype = DType::kF32);
 
 // Σ over inputs is the builder's job; a rule returns one gradient per operand, invalid = zero.
 using Grads = std::vector<Var>;

@@ -9,7 +9,6 @@ constinit const OpDef cos_op = elementwise({
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {-(c.grad[0] * sin(c.in[0]))}; },
     .tile = tile_unary<tile::Op::kCos>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::cos(x); }>>,
-    .samples = [] { return unary_samples(-2, 2); },
 });
 
 }  // namespace tegula

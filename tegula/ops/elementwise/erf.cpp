@@ -11,7 +11,6 @@ constinit const OpDef erf_op = elementwise({
     },
     .tile = tile_unary<tile::Op::kErf>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::erf(x); }>>,
-    .samples = [] { return unary_samples(-2, 2); },
 });
 
 }  // namespace tegula

@@ -9,7 +9,6 @@ constinit const OpDef exp_op = elementwise({
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * c.out[0]}; },
     .tile = tile_unary<tile::Op::kExp>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::exp(x); }>>,
-    .samples = [] { return unary_samples(-2, 2); },
 });
 
 }  // namespace tegula

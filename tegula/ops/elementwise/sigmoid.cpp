@@ -15,7 +15,6 @@ constinit const OpDef sigmoid_op = elementwise({
       using S = decltype(x);
       return S(1.0) / (S(1.0) + scalar::exp(-x));
     }>>,
-    .samples = [] { return unary_samples(-2, 2); },
 });
 
 }  // namespace tegula

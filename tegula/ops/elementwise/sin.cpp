@@ -9,7 +9,6 @@ constinit const OpDef sin_op = elementwise({
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * cos(c.in[0])}; },
     .tile = tile_unary<tile::Op::kSin>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::sin(x); }>>,
-    .samples = [] { return unary_samples(-2, 2); },
 });
 
 }  // namespace tegula

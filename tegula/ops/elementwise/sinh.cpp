@@ -9,7 +9,6 @@ constinit const OpDef sinh_op = elementwise({
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * cosh(c.in[0])}; },
     .tile = tile_unary<tile::Op::kSinh>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::sinh(x); }>>,
-    .samples = [] { return unary_samples(-2, 2); },
 });
 
 }  // namespace tegula

@@ -12,7 +12,6 @@ constinit const OpDef sub_op = elementwise({
     },
     .tile = tile_binary<tile::Op::kSub>,
     .reference = reference_with_ints<BinaryRef<[](auto a, auto b) { return a - b; }>>,
-    .samples = [] { return binary_samples(-2, 2); },
 });
 
 }  // namespace tegula

@@ -11,7 +11,6 @@ constinit const OpDef tanh_op = elementwise({
     },
     .tile = tile_unary<tile::Op::kTanh>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::tanh(x); }>>,
-    .samples = [] { return unary_samples(-2, 2); },
 });
 
 }  // namespace tegula
