@@ -25,20 +25,20 @@ CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/base": 2_385,  # with what lies in tegula/ itself
     "tegula/ir": 3_690,
-    "tegula/ops": 12_590,
+    "tegula/ops": 12_580,
     "tegula/tile": 1_390,
     "tegula/kernels": 530,  # their own headers, without KERNELS
     "tegula/cost": 800,
     "tegula/passes": 8_725,
     "tegula/passes/superopt": 2_855,
-    "tegula/plan": 6_000,
-    "tegula/planner": 8_745,
+    "tegula/plan": 5_980,
+    "tegula/planner": 8_785,
     "tegula/models": 6_005,
     "tegula/io": 3_615,
     "tegula/text": 8_560,
     "tegula/runtime": 4_640,
     "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_740,
+    "tegula/train": 4_730,
     "tegula/serve": 2_215,
     "tegula/report": 0,
     "cli": 7_865,
