@@ -38,7 +38,10 @@ double share_of(const Work& w, const Efficiency& e, const Accelerator& a) {
                                                    : share_of_rows(w.m, a.matmul_shares));
     case Unit::kAttention:
     case Unit::kAttentionBackward:
-      if (w.seqlen == 0) return e.products * product_share(a, w.k);  // naive: two products
+      // Naive: two products.
+      if (w.seqlen == 0 && !a.matmul_shares.empty())
+        return e.products * share_of_rows(w.m, a.matmul_shares);
+      if (w.seqlen == 0) return e.products * product_share(a, w.k);
       return e.attention *
              attention_share(a, w.kernel, w.seqlen, w.head_dim, w.unit == Unit::kAttentionBackward);
     case Unit::kRows:

@@ -1,6 +1,7 @@
 #include "tegula/planner/answer.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/planner/effects.h"
 #include "tegula/planner/model_config.h"
 #include "tegula/planner/print.h"
 
@@ -42,7 +43,7 @@ Status set_job(const Question& q, Answer& a) {
   if (a.pins.dtype) job.dtype = *a.pins.dtype;
   if (a.pins.flash) job.flash = *a.pins.flash;
   if (a.pins.kernel) job.kernel = *a.pins.kernel;
-  job.loss = a.pins.loss, job.overlap = a.pins.overlap;
+  job.live = q.live, job.loss = a.pins.loss, job.overlap = a.pins.overlap;
   TEGULA_TRY(set_stages(q, a.preset.model, a.pins, job));
   const ModelSpec& model = a.preset.model;
   job.framework = TEGULA_TRY(find_framework(q.framework));
@@ -240,6 +241,7 @@ Status price(const Question& q, Answer& a) {
     return {};
   }
   TEGULA_TRY(search_with_idle(q, a));
+  if (q.is_trial) return {};
   if (a.found.fit == Fit::kMayNotFit)
     a.notes.push_back(cat("nothing fits for certain", nearest_that_fits(a)));
   Efficiency most = kFast, least = kSlow;
@@ -283,7 +285,10 @@ Result<Answer> answer(const Question& q) {
   a.serve_job = {q.prompt, q.output, q.serve_batch, a.job.dtype};
   TEGULA_TRY(price(q, a));
   if (!q.compare.empty()) TEGULA_TRY(compare(q, own, a));
+  if (q.is_trial) return a;
   add_notes(q, a);
+  Effects effects = effects_of(q, a);
+  a.without_effect = std::move(effects.without), a.untried = std::move(effects.untried);
   return a;
 }
 

@@ -27,14 +27,16 @@ struct Question {
   bool built = false;                    // Job::is_built
   bool prefers_built = false;            // that where it can be, else by the book
   std::string optimizer = "adam";
-  std::string framework;                // find_framework; empty: none in particular
-  bool serve = false;                   // serving, not training
-  int64_t prompt = 1024, output = 256;  // of a request
-  int64_t serve_batch = 0;              // ServeJob's
-  std::vector<DeviceSheet> devices;     // the user's own
-  std::vector<Accelerator> machines;    // measured ones
-  std::string compare;                  // accelerators, by commas, beside that of `gpus`
-  LivePlans* plans = nullptr;           // with `built`: the best layouts' memory by liveness
+  std::string framework;                  // find_framework; empty: none in particular
+  bool serve = false;                     // serving, not training
+  int64_t prompt = 1024, output = 256;    // of a request
+  int64_t serve_batch = 0;                // ServeJob's
+  std::vector<DeviceSheet> devices;       // the user's own
+  std::vector<Accelerator> machines;      // measured ones
+  std::string compare;                    // accelerators, by commas, beside that of `gpus`
+  bool is_trial = false;                  // of effects_of: without intervals and without notes
+  std::shared_ptr<const LiveTable> live;  // Job's, to begin with
+  LivePlans* plans = nullptr;             // with `built`: the best layouts' memory by liveness
 };
 
 // The best of one accelerator, as many as asked for.
@@ -58,9 +60,10 @@ struct Answer {
   std::optional<ClusterSpec> cluster;
   int64_t n_idle = 0;  // devices beside those of `cluster` that nothing runs on, and that cost
   SearchResult found;
-  std::vector<Interval> intervals;  // seconds of found.best, with kFast and kSlow
-  std::vector<std::string> notes;   // what was assumed, or is out of the ordinary
-  std::string why_not_served;       // with --serve, where nothing fits
+  std::vector<Interval> intervals;                   // seconds of found.best, with kFast and kSlow
+  std::vector<std::string> notes;                    // what was assumed, or is out of the ordinary
+  std::string why_not_served;                        // with --serve, where nothing fits
+  std::vector<std::string> without_effect, untried;  // Effects
   double tokens_total = 0, budget = 0;
   ServeJob serve_job;
   std::optional<ServeAnswer> serve;

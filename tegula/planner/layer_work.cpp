@@ -90,6 +90,7 @@ void LayerBuilder::attention_core() {
   w.name = "attention", w.unit = Unit::kAttention;
   w.k = d, w.head_dim = d, w.kernel = s_.kernel;
   if (s_.flash) w.seqlen = s_.seqlen;
+  if (!s_.flash) w.m = s_.seqlen;
   w.flops = rel * 4 * t_ * keys * heads * d;
   w.bytes = e_ * t_ * (2 * heads * d + 2 * kv * s_.kv_copies);
   // Naive: scores written; mask and softmax (and dropout) read and write; read for the product.

@@ -363,6 +363,20 @@ Status check_job(const ModelSpec& m, const ClusterSpec& c, const Job& job) {
                                 job.seqlen, ": the nearest are ",
                                 job.batch_tokens / job.seqlen * job.seqlen, " and ",
                                 (job.batch_tokens / job.seqlen + 1) * job.seqlen));
+  if (job.flash && job.kernel != AttentionKernel::kDefault) {
+    constexpr int kAmpere = 80, kHopper = 90;
+    const bool is_new =
+        job.kernel == AttentionKernel::kFlash3 || job.kernel == AttentionKernel::kCudnn;
+    const int capability = c.device.capability;
+    if (capability < kHopper && (is_new || capability != kAmpere))
+      return invalid_argument(
+          cat("--fix attention=", kernel_name(job.kernel), ": ",
+              is_new && capability == kAmpere
+                  ? "its kernels use what Hopper brought, or are not known on "
+                  : "what it reaches is not known on ",
+              c.device.name,
+              capability == kAmpere ? ": take flash1 or flash2" : ": leave it at flash"));
+  }
   if (job.dtype == Number::kI8)
     return invalid_argument("nothing is trained in int8: it is for --serve");
   if (c.device.peak(job.dtype) == 0)

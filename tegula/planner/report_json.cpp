@@ -2,6 +2,7 @@
 
 #include "tegula/cost/price.h"
 #include "tegula/io/json.h"
+#include "tegula/planner/budget.h"
 #include "tegula/planner/help.h"
 #include "tegula/planner/report.h"
 
@@ -183,6 +184,11 @@ void add_question(const Answer& a, Json& j) {
                                  {"devices_per_node", c.device.devices_per_node},
                                  {"visible_bytes", visible_bytes(c.device)},
                                  {"source", c.device.source}}));
+  const auto texts = [](const std::vector<std::string>& list) {
+    return Json::Array(list.begin(), list.end());
+  };
+  j.set("without_effect", texts(a.without_effect));
+  if (!a.untried.empty()) j.set("effect_untried", texts(a.untried));
   if (a.found.best.empty()) return;
   j.set("job", Json::object({{"seqlen", a.job.seqlen},
                              {"batch_tokens", a.job.batch_tokens},
@@ -229,6 +235,14 @@ std::string to_json(const Answer& a) {
   std::vector<std::string> notes = a.preset.notes;
   notes.insert(notes.end(), a.notes.begin(), a.notes.end());
   if (!notes.empty()) j.set("notes", Json::Array(notes.begin(), notes.end()));
+  if (a.budget > 0) {
+    const auto optimum = [](const Optimum& o) {
+      return Json::object({{"params", o.params}, {"tokens", o.tokens}});
+    };
+    j.set("budget", Json::object({{"flops", a.budget},
+                                  {"by_20_a_parameter", optimum(chinchilla(a.budget))},
+                                  {"by_fitted_loss", optimum(chinchilla_by_loss(a.budget))}}));
+  }
   if (a.cluster) add_question(a, j);
   if (!a.why_not_served.empty())
     j.set("serve", Json::object({{"layouts", Json::Array{}}, {"why_not", a.why_not_served}}));

@@ -178,6 +178,10 @@ std::string to_text(const Answer& a) {
   if (a.other.kind) add_other(out, a);
   if (!a.cluster) return out;
   cluster_card(out, a);
+  for (const std::string& input : a.without_effect)
+    print(out, "no effect   %s: the answer is the same without\n", input.c_str());
+  for (const std::string& input : a.untried)
+    print(out, "untried     whether %s has an effect: too many layouts without\n", input.c_str());
   if (a.serve) add_serving(out, a);
   if (a.found.best.empty()) return out;
   job_card(out, a);

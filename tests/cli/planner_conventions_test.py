@@ -129,6 +129,33 @@ class Conventions(CliTest):
         self.assertEqual({layout["fit"] for layout in both["layouts"]}, {"fits"})
         self.assertTrue([r for r in both["rejected"] if r["fit"] != "fits" and "faster" in r["why"]])
 
+    def test_inputs_without_effect_are_listed(self):
+        asked = ("llama3-8b", "--gpus", "8xH100", "--batch-tokens", 8 * 8192, "--fix", "dp=8,tp=1,pp=1,microbatch=1")
+        plan = self.plan(*asked, "--fix", "cp=1,context=ulysses,zero=1,remat=full", "--optimizer", "adam8bit")
+        for given in ("--fix context=ulysses", "--fix cp=1", "--fix pp=1"):
+            self.assertIn(given, plan["without_effect"])  # nothing is cut, or all devices are taken
+        for given in ("--fix remat=full", "--optimizer adam8bit", f"--batch-tokens {8 * 8192}"):
+            self.assertNotIn(given, plan["without_effect"])
+        # Each of them alone can be left out.
+        same = self.best(*asked, "--fix", "cp=1,zero=1,remat=full", "--optimizer", "adam8bit")
+        self.assertEqual(same["step_s"], plan["layouts"][0]["step_s"])
+        text = self.expect_ok(self.run_tool("plan", *asked, "--fix", "context=ulysses")).stdout
+        self.assertIn("no effect   --fix context=ulysses", text)
+        self.assertEqual(self.plan("llama3-8b", "--gpus", "8xH100", "--seqlen", 8192, "--fix", "pp=1,cp=1,tp=1")["without_effect"][0],
+                         "--seqlen 8192")
+
+    def test_budget_and_kernels(self):
+        budget = self.plan("llama3-8b", "--budget", "1e24")["budget"]
+        self.assertEqual(budget["flops"], 1e24)
+        for by in ("by_20_a_parameter", "by_fitted_loss"):
+            self.assertAlmostEqual(6 * budget[by]["params"] * budget[by]["tokens"] / 1e24, 1, delta=.05)
+        for device, kernel, words in (("A100", "flash3", "Hopper"), ("A100", "cudnn", "flash2"), ("V100", "flash2", "v100"),
+                                      ("L4", "flash2", "not known"), ("TPU-v4", "flash1", "leave it at flash")):
+            self.expect_error(self.run_tool("plan", "llama3-8b", "--gpus", f"64x{device}", "--fix", f"attention={kernel}"), USAGE,
+                              f"attention={kernel}", words)
+        self.assertNotEqual(self.best("llama3-8b", "--gpus", "8xA100", "--fix", "attention=flash1,pp=1")["step_s"],
+                            self.best("llama3-8b", "--gpus", "8xA100", "--fix", "attention=flash2,pp=1")["step_s"])
+
 
 if __name__ == "__main__":
     unittest.main()
