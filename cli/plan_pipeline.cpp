@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "cli/process.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/simulate.h"
@@ -26,6 +27,7 @@ Result<Planned> planned(const TrainConfig& c, const Target& target) {
   p.functions = TEGULA_TRY(build_step_functions(c));
   p.cuts = TEGULA_TRY(stages_of(c, p.functions, target));
   p.stages = TEGULA_TRY(compile_pipeline(c, p.functions, target, p.cuts));
+  for (const std::string& note : p.stages.notes) print_note(note);
   for (const auto& rank : p.stages.ranks) {
     p.costs.push_back(cost_of_stages(*rank));
     int n = 0;

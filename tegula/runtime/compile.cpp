@@ -149,24 +149,6 @@ Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, F
 
 namespace {
 
-Status check_collectives(CompiledRanks& c) {
-  const Target& target = c.plans[0]->target;
-  for (const Step& s : c.plans[0]->steps)
-    if (s.op->collective && !s.kernel) {
-      if (target.device != DeviceKind::kCpu) {
-        c.notes.push_back(cat(target.name, " has no kernel for ", s.op->name, " over ",
-                              s.attrs.str("axis"), " yet: what ranks compute, hold and send is ",
-                              "planned, and they run on CPUs alone"));
-        break;
-      }
-      return unsupported(cat("no kernel of ", target.name, " runs ", s.op->name, " of ",
-                             s.in[0].type, " over the ", s.attrs.i("ranks"), " ranks of ",
-                             s.attrs.str("axis"), ": an axis has at most 64"));
-    }
-  if (static_cast<int64_t>(c.plans.size()) < c.mesh.n_ranks()) return {};
-  return compare_collectives(c.mesh, c.plans);
-}
-
 Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId step,
                                    const ShardOptions& shard_options, const CompileOptions& options,
                                    RankRange own) {
@@ -210,8 +192,28 @@ Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncI
                                     const ShardOptions& shard, const CompileOptions& options,
                                     RankRange own) {
   CompiledRanks out = TEGULA_TRY(compile_some(module, step, shard, options, own));
-  TEGULA_TRY(check_collectives(out));
+  TEGULA_TRY(check_collectives(out.mesh, out.plans, out.notes));
   return out;
+}
+
+Status check_collectives(const Mesh& mesh, std::span<const std::shared_ptr<const Plan>> plans,
+                         std::vector<std::string>& notes) {
+  const Target& target = plans[0]->target;
+  for (const Step& s : plans[0]->steps)
+    if (s.op->collective && !s.kernel) {
+      if (target.device != DeviceKind::kCpu) {
+        const std::string note = cat(target.name, " has no kernel for ", s.op->name, " over ",
+                                     s.attrs.str("axis"), " yet: what ranks compute, hold and ",
+                                     "send is planned, and they run on CPUs alone");
+        if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+        break;
+      }
+      return unsupported(cat("no kernel of ", target.name, " runs ", s.op->name, " of ",
+                             s.in[0].type, " over the ", s.attrs.i("ranks"), " ranks of ",
+                             s.attrs.str("axis"), ": an axis has at most 64"));
+    }
+  if (static_cast<int64_t>(plans.size()) < mesh.n_ranks()) return {};
+  return compare_collectives(mesh, plans);
 }
 
 Result<std::shared_ptr<const Plan>> compile_first_rank(const std::shared_ptr<Module>& module,

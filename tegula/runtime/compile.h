@@ -73,6 +73,10 @@ struct CompiledRanks {
 Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
                                     const ShardOptions& shard, const CompileOptions& options,
                                     RankRange own = {});
+// The plans of a function by all ranks of a mesh, or of some: is there a kernel for each collective
+// (of a device that has none a note says so), and, of all, do these agree?
+Status check_collectives(const Mesh& mesh, std::span<const std::shared_ptr<const Plan>> plans,
+                         std::vector<std::string>& notes);
 // The plan of rank 0 alone, plans[0] of compile_ranks, where nothing is run: whether the other
 // ranks' collectives agree is not looked at.
 Result<std::shared_ptr<const Plan>> compile_first_rank(const std::shared_ptr<Module>& module,

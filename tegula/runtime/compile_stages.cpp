@@ -1,7 +1,5 @@
 #include "tegula/runtime/compile_stages.h"
 
-#include <chrono>
-
 #include "tegula/base/algorithm.h"
 #include "tegula/ir/hash.h"
 #include "tegula/passes/join_sums.h"
@@ -13,11 +11,6 @@
 namespace tegula {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point t) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
-}
 
 const Plan::Port* port_of(const PlannedProgram& p, std::string_view name, bool is_written) {
   const std::vector<uint8_t> runs = p.parts_that_run();
@@ -51,14 +44,17 @@ class StagesCompiler {
     out_.mesh.axes = {{std::string(kPipelineAxis), stages_.schedule.shape.n_ranks}};
     const Mesh& inner = stages_.mesh;
     out_.mesh.axes.insert(out_.mesh.axes.end(), inner.axes.begin(), inner.axes.end());
-    const auto start = Clock::now();
     for (const StagedFunction& f : stages_.functions) TEGULA_TRY(prepare(f));
     options_.passes.from = PassPhase::kPartition, options_.passes.until = kAllPhases;
     std::vector<const Ranks*> of_inner;
     for (int64_t r = 0; r < inner.n_ranks(); ++r) of_inner.push_back(TEGULA_TRY(plan_inner(r)));
     for (int i = 0; i < out_.n_pipeline(); ++i)
       for (const Ranks* ranks : of_inner) out_.ranks.push_back((*ranks)[static_cast<size_t>(i)]);
-    out_.plan_ms = ms_since(start) - out_.passes_ms;
+    for (size_t part = 0; part < (*of_inner[0])[0]->plans.size(); ++part) {
+      std::vector<std::shared_ptr<const Plan>> plans;
+      for (const Ranks* ranks : of_inner) plans.push_back((*ranks)[0]->plans[part]);
+      TEGULA_TRY(check_collectives(inner, plans, out_.notes));
+    }
     return std::move(out_);
   }
 
@@ -110,7 +106,6 @@ class StagesCompiler {
       Compiled c = TEGULA_TRY(compile(module_, part.function, options_));
       if (known_.size() == 1)
         out_.reports.insert(out_.reports.end(), c.reports.begin(), c.reports.end());
-      out_.passes_ms += c.passes_ms;
       plans.push_back(std::move(c.plan));
     }
     const auto joins = TEGULA_TRY(plan_joins(program));

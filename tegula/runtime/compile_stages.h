@@ -41,9 +41,8 @@ struct CompiledStages {
   std::vector<std::string> cuts;
   std::map<std::string, StageValue, std::less<>> values;
   std::vector<std::shared_ptr<const PlannedProgram>> ranks;
-  std::vector<PassReport> reports;
-  std::vector<std::string> notes;
-  double passes_ms = 0, plan_ms = 0;
+  std::vector<PassReport> reports;  // of the functions, and of the first ranks' parts
+  std::vector<std::string> notes;   // for people
 
   int n_pipeline() const { return static_cast<int>(mesh.axes[0].size); }
   // The rank's place along the pipeline.

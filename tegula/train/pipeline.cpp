@@ -132,7 +132,13 @@ Result<CompiledStages> compile_pipeline(const TrainConfig& config, const StepFun
   else
     for (const FuncId f : {functions.micro_step, functions.update})
       o.functions.push_back(TEGULA_TRY(staged(config, functions, f, target)));
-  return compile_stages(functions.module, o, compile_options(config, target));
+  auto out = TEGULA_TRY(compile_stages(functions.module, o, compile_options(config, target)));
+  if (o.mesh.n_ranks() > 1)
+    for (std::string& line : TEGULA_TRY(notes_on_ranks(of_a_stage(config))))
+      out.notes.push_back(std::move(line));
+  if (std::string note = note_on_blocks(config, out.reports); !note.empty())
+    out.notes.push_back(std::move(note));
+  return out;
 }
 
 Result<CompiledStages> compile_pipeline_eval(const TrainConfig& config,

@@ -131,6 +131,27 @@ Mesh in_training_order(Mesh mesh) {
   return mesh;
 }
 
+namespace {
+
+// The size nearest to n that divides `whole`; of two the smaller.
+int64_t nearest_divisor(int64_t whole, int64_t n) {
+  for (int64_t by = 1;; ++by)
+    for (const int64_t d : {n - by, n + by})
+      if (d > 0 && whole % d == 0) return d;
+}
+
+// "dp=2": of an axis that cuts the batch, with which all of them do.
+std::string nearest_of_batch(const Mesh& mesh, int64_t batch, int64_t n_batch) {
+  for (const MeshAxis& a : mesh.axes) {
+    const int64_t others = n_batch / a.size;
+    if ((a.name == "dp" || a.name == "ep") && batch % others == 0)
+      return cat(a.name, "=", nearest_divisor(batch / others, a.size));
+  }
+  return "dp=1,ep=1";
+}
+
+}  // namespace
+
 Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Function& step) {
   const Mesh& mesh = config.mesh;
   const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
@@ -146,13 +167,17 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
     if (a.name == "dp" || a.name == "ep") n_batch *= a.size;
     if (a.name == "cp" && config.row_length() % a.size != 0)
       return invalid_argument(cat("--seqlen ", config.row_length(),
-                                  " cannot be shared evenly by the ", a.size, " ranks of cp"));
+                                  " cannot be shared evenly by the ", a.size,
+                                  " ranks of cp: the nearest that can is cp=",
+                                  nearest_divisor(config.row_length(), a.size)));
   }
   const bool cuts_batch = std::any_of(step.params.begin(), step.params.end(),
                                       [](const Param& p) { return p.name == "tokens"; });
   if (cuts_batch && config.batch % n_batch != 0)
     return invalid_argument(cat("--batch ", config.batch, " cannot be shared evenly by the ",
-                                n_batch, " ranks of --mesh ", to_text(mesh), " that cut it"));
+                                n_batch, " ranks of --mesh ", to_text(mesh),
+                                " that cut it: the nearest that can is ",
+                                nearest_of_batch(mesh, config.batch, n_batch)));
   std::vector<Sharding> all;
   for (const Param& p : step.params) {
     const Shape& shape = step.type(p.value).shape;
@@ -286,6 +311,26 @@ Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config
                             options);
 }
 
+Result<std::vector<std::string>> notes_on_ranks(const TrainConfig& config) {
+  std::vector<std::string> notes = TEGULA_TRY(left_whole(config));
+  if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")
+    notes.push_back(cat("tokens are shared out over cp in order: ", why));
+  const int cp = config.mesh.find("cp");
+  const int64_t n_cp = cp < 0 ? 1 : config.mesh.axes[static_cast<size_t>(cp)].size;
+  if (config.mode != "exact" || n_cp == 1) return notes;
+  const int64_t seqlen = config.row_length(), shards = shards_of_sequence(seqlen);
+  if (shards % n_cp != 0)
+    notes.push_back(cat("mode exact over cp: a sum over ", seqlen, " tokens has ", shards,
+                        shards == 1 ? " shard" : " shards", ", which ", n_cp,
+                        " ranks cannot share (8 from ", kLeastSequence,
+                        " tokens on, or as many as divide them): what it is made of is gathered, "
+                        "or turned to rows"));
+  notes.push_back(
+      "mode exact over cp: attention gathers keys and values, or turns to heads; a ring, which "
+      "takes less memory, joins parts in an order of its own (--mode fast)");
+  return notes;
+}
+
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target, RankRange own) {
   if (is_apart(config, functions, function))
@@ -296,24 +341,9 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   ShardOptions o = TEGULA_TRY(options_of(config, f, options));
   if (config.mesh.n_ranks() > 1) {
     CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options, own));
-    for (std::string& line : TEGULA_TRY(left_whole(config))) ranks.notes.push_back(std::move(line));
+    for (std::string& line : TEGULA_TRY(notes_on_ranks(config)))
+      ranks.notes.push_back(std::move(line));
     add_note_on_blocks(config, functions, function, ranks);
-    if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")
-      ranks.notes.push_back(cat("tokens are shared out over cp in order: ", why));
-    const int cp = config.mesh.find("cp");
-    const int64_t n_cp = cp < 0 ? 1 : config.mesh.axes[static_cast<size_t>(cp)].size;
-    if (config.mode == "exact" && n_cp > 1) {
-      const int64_t seqlen = config.row_length(), shards = shards_of_sequence(seqlen);
-      if (shards % n_cp != 0)
-        ranks.notes.push_back(cat("mode exact over cp: a sum over ", seqlen, " tokens has ", shards,
-                                  shards == 1 ? " shard" : " shards", ", which ", n_cp,
-                                  " ranks cannot share (8 from ", kLeastSequence,
-                                  " tokens on, or as many as divide them): what it is made of is "
-                                  "gathered, or turned to rows"));
-      ranks.notes.push_back(
-          "mode exact over cp: attention gathers keys and values, or turns to heads; a ring, which "
-          "takes less memory, joins parts in an order of its own (--mode fast)");
-    }
     return ranks;
   }
   Compiled one = TEGULA_TRY(compile(functions.module, function, options));

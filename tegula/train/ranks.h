@@ -38,6 +38,9 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
 Result<ShardOptions> shard_options(const TrainConfig& config, const StepFunctions& functions,
                                    FuncId function, const Target& target);
 
+// For people: what the mesh leaves whole, and in which order it deals tokens.
+Result<std::vector<std::string>> notes_on_ranks(const TrainConfig& config);
+
 // The plans of ranks of config.mesh, of one of the step's functions.
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target, RankRange own = {});

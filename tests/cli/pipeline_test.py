@@ -13,6 +13,7 @@ from case import CliTest, INPUT, TEGULA, USAGE
 
 RUN = ("--batch 4 --seqlen 32 --n-layers 4 --n-heads 4 --d-model 64 --warmup 1 --eval-every 0 --lr 0.01 --threads 1 --json "
        "--mode exact").split()
+PLAN = "--n-layers 4 --n-heads 4 --d-model 64 --threads 1 --mode exact".split()
 FILES = ("model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json")
 LLAMA, GPT2 = ("--model", "llama", "--n-kv-heads", "2"), ("--model", "gpt2")
 SCHEDULES = [("gpipe", 2, 4, 2), ("1f1b", 4, 4, 1), ("interleaved", 2, 4, 1), ("zb-h1", 4, 4, 2), ("zb-h2", 2, 4, 1), ("zb-v", 2, 4, 2),
@@ -123,6 +124,18 @@ class Plans(Pipelines):
             self.assertGreater(planned["messages"], 0)
             self.assertLess(planned["flow_bytes"], planned["peak_bytes"])
             self.assertEqual(planned["sent_bytes"], measured["sent_bytes"])
+
+    def test_what_the_other_axes_do_is_said(self):
+        """The notes of a mesh without a pipeline, in the plan and in the run."""
+        flags = (*PLAN, *LLAMA, "--seqlen", 64, "--batch", 4, "--accumulate", 2, "--mesh", "pp=2,cp=2")
+        for command in (("plan", "--vocab-size", 64), ("train", "--data", self.text, "--out", self.out, "--steps", 1)):
+            done = self.expect_ok(self.run_tool(*command, *flags))
+            for note in ("64 tokens has 1 shard, which 2 ranks cannot share", "attention gathers keys and values"):
+                self.assertIn(note, done.stderr, command)
+
+    def test_collectives_without_a_kernel_are_refused(self):
+        flags = (*PLAN, *LLAMA, "--seqlen", 32, "--batch", 256, "--accumulate", 2, "--mesh", "pp=2,dp=128", "--vocab-size", 64)
+        self.expect_error(self.run_tool("plan", *flags), INPUT, "over the 128 ranks of dp", "at most 64")
 
     def test_sleeping_parts_take_what_is_simulated(self):
         """As far as a machine with other work can tell; TEGULA_QUIET=1 on one without holds 1.05."""

@@ -269,7 +269,10 @@ class Ranks(CliTest):
     def test_what_cannot_be_is_refused_with_its_numbers(self):
         def refused(*flags):
             return self.run_tool("train", "--data", self.text, *RUN, *flags)
-        for flags, why in ((("--mesh", "dp=3"), "--batch 8 cannot be shared evenly by the 3 ranks"),
+        for flags, why in ((("--mesh", "dp=3"), "--batch 8 cannot be shared evenly by the 3 ranks of --mesh dp=3 that cut it: the nearest that can is dp=2"),
+                           (("--mesh", "dp=7"), "the nearest that can is dp=8"),
+                           (("--model", "moe", "--mesh", "dp=3,ep=2"), "by the 6 ranks of --mesh dp=3,ep=2 that cut it: the nearest that can is dp=2"),
+                           (("--mesh", "cp=5"), "the nearest that can is cp=4"),
                            (("--mesh", "sp=2"), "there is no axis sp"),
                            (("--mesh", "dp=2", "--ranks", "4"), "has 2 ranks, --ranks is 4"),
                            (("--mesh", "dp"), "must be an axis and its ranks"),
