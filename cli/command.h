@@ -20,6 +20,7 @@ void add_grad(const Command& app, int& exit_code);
 void add_ops(const Command& app, int& exit_code);
 void add_pet(const Command& app, int& exit_code);
 void add_models(const Command& app, int& exit_code);
+void add_rules(const Command& app, int& exit_code);
 void add_info(const Command& app, int& exit_code);
 void add_convert(const Command& app, int& exit_code);
 void add_completion(const Command& app, int& exit_code);

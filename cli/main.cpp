@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
   for (auto* add :
        {add_train, add_generate, add_chat, asks_about_model(given) ? add_plan_model : add_plan,
         add_encode, add_decode, add_embed, add_eval, add_grad, add_bench, add_ops, add_pet,
-        add_models, add_info, add_convert, add_tune, add_doctor, add_completion})
+        add_models, add_rules, add_info, add_convert, add_tune, add_doctor, add_completion})
     add(tool, exit_code);
   refuse_empty_values(tool);
   auto arguments = expand_config(tool, given);

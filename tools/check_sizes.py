@@ -31,7 +31,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 530,  # their own headers, without KERNELS
     "tegula/cost": 790,
     "tegula/passes": 8_705,
-    "tegula/passes/superopt": 3_340,
+    "tegula/passes/superopt": 3_280,
     "tegula/plan": 5_960,
     "tegula/planner": 8_900,
     "tegula/models": 5_995,
@@ -42,7 +42,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/train": 4_745,
     "tegula/serve": 2_215,
     "tegula/report": 0,
-    "cli": 7_865,
+    "cli": 7_925,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

@@ -46,12 +46,6 @@ void positions(const Term& t, const std::string& prefix, std::vector<Symbol> inn
   }
 }
 
-void replace_in(Branch& b, Symbol symbol, const Poly& by) {
-  for (Guard& g : b.guards) g.p = g.p.substitute(symbol, by);
-  for (Term& t : b.value) substitute(t, symbol, by);
-}
-void replace_in(Term& t, Symbol symbol, const Poly& by) { substitute(t, symbol, by); }
-
 std::string signature_of(const Factor& f);
 
 std::string joined(std::vector<std::string> parts, std::string_view between) {
@@ -112,7 +106,7 @@ struct Search {
                       Symbol by, const Poly& poly) {
     for (Symbol& b : s.bound)
       if (b == v) b = by;
-    replace_in(s, v, poly);
+    substitute(s, v, poly);
     steps.push_back(cat("subst ", place, " ", v.name(), " ", by.name(), " ", poly.text()));
   }
 
@@ -190,11 +184,35 @@ struct Search {
     }
   }
 };
+// The names of inner scopes that an outer one is about to take, made new.
+void freshen(Term& t, const std::string& place, int64_t& fresh, std::vector<std::string>& steps) {
+  auto rename = [&](auto& scope, const std::string& at) {
+    for (const Symbol v : std::vector<Symbol>(scope.bound))
+      if (v.name()[0] == 'z') {
+        const Symbol by("r", fresh++);
+        Search<std::decay_t<decltype(scope)>>::replace(scope, steps, at, v, by, by);
+      }
+  };
+  for (size_t f = 0; f < t.factors.size(); ++f)
+    for (size_t b = 0; b < t.factors[f].branches.size(); ++b) {
+      Branch& branch = t.factors[f].branches[b];
+      rename(branch, cat(place, ".", f, ".", b));
+      for (size_t k = 0; k < branch.value.size(); ++k) {
+        rename(branch.value[k], cat(place, ".", f, ".", b, ".", k));
+        freshen(branch.value[k], cat(place, ".", f, ".", b, ".", k), fresh, steps);
+      }
+    }
+}
 }  // namespace
+
+std::string text_in_any_order(const Branch& branch) { return whole_text(branch); }
 
 Canonical canonical(const Term& term, const std::string& place, int64_t& fresh, int64_t next_c) {
   Search<Term> search{place, fresh, next_c, {}, {}, {}};
-  search.run(term, {}, term.bound, {});
+  Term start = term;
+  std::vector<std::string> steps;
+  freshen(start, place, fresh, steps);
+  search.run(start, steps, start.bound, {});
   std::string signature = factors_text(search.best);
   return {std::move(search.best), std::move(search.best_steps), std::move(signature)};
 }

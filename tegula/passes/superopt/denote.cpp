@@ -101,6 +101,25 @@ Value denote(const Graph& graph, int node) {
   return denote(graph, node, index, next);
 }
 
+double n_terms(const Graph& graph, int node) {
+  const Node& n = graph.nodes[static_cast<size_t>(node)];
+  if (n.kind == "input") return 1;
+  std::vector<Extents> shapes;
+  std::vector<double> counts;
+  for (const int i : n.in) {
+    shapes.push_back(graph.nodes[static_cast<size_t>(i)].shape);
+    counts.push_back(n_terms(graph, i));
+  }
+  const Form form = *form_of(n.kind, {shapes, n.attrs});
+  double all = 0;
+  for (const Form::Piece& p : form.pieces) {
+    double product = 1;
+    for (const Form::Read& r : p.reads) product *= counts[static_cast<size_t>(r.operand)];
+    all += product;
+  }
+  return all;
+}
+
 std::vector<Guard> conditions(const Graph& graph, int node) {
   const Node& n = graph.nodes[static_cast<size_t>(node)];
   std::vector<Guard> all;
@@ -114,6 +133,12 @@ std::vector<Guard> conditions(const Graph& graph, int node) {
     const Poly first = n.attrs.poly("start", 0);
     const Poly last = first + n.attrs.poly("step", 1) * (n.shape[dim] - 1);
     for (const Poly& p : {first, extent - 1 - first, last, extent - 1 - last}) all.push_back({p});
+  }
+  if (n.kind == "dynamic_update_slice") {
+    const auto dim = static_cast<size_t>(n.attrs.integers("dim")[0]);
+    const Poly start = n.attrs.poly("start", 0);
+    all.push_back({start});
+    all.push_back({n.shape[dim] - start - graph.nodes[static_cast<size_t>(n.in[1])].shape[dim]});
   }
   if (n.kind == "conv" || n.kind.starts_with("pool")) {
     // Windows lie within the padded x, also where the result's extents are given.
@@ -146,15 +171,17 @@ void append_facts(const Term& term, const Graph& graph, std::vector<Guard>& fact
   }
 }
 
+void substitute(Branch& branch, Symbol symbol, const Poly& by) {
+  for (Guard& g : branch.guards) g.p = g.p.substitute(symbol, by);
+  for (Term& t : branch.value) substitute(t, symbol, by);
+}
+
 void substitute(Term& term, Symbol symbol, const Poly& by) {
   term.coefficient = term.coefficient.substitute(symbol, by);
   for (Guard& g : term.guards) g.p = g.p.substitute(symbol, by);
   for (Factor& f : term.factors) {
     for (Poly& i : f.index) i = i.substitute(symbol, by);
-    for (Branch& b : f.branches) {
-      for (Guard& g : b.guards) g.p = g.p.substitute(symbol, by);
-      for (Term& t : b.value) substitute(t, symbol, by);
-    }
+    for (Branch& b : f.branches) substitute(b, symbol, by);
   }
 }
 

@@ -49,6 +49,10 @@ Symbol result_index(size_t dim);
 Value denote(const Graph& graph, int node, std::span<const Poly> index, int64_t& next);
 Value denote(const Graph& graph, int node);
 
+// How many terms it has with all that stands within functions, before any is made: sums of sums may
+// be too many.
+double n_terms(const Graph& graph, int node);
+
 // Where this node and what it is made of are valid ops: slices lie within, extents are at least 1.
 std::vector<Guard> conditions(const Graph& graph, int node);
 
@@ -57,6 +61,7 @@ std::vector<Guard> conditions(const Graph& graph, int node);
 void append_facts(const Term& term, const Graph& graph, std::vector<Guard>& facts);
 
 void substitute(Term& term, Symbol symbol, const Poly& by);
+void substitute(Branch& branch, Symbol symbol, const Poly& by);
 std::string text_of(const Term& term);
 std::string text_of(const Factor& factor);
 

@@ -138,8 +138,10 @@ std::string certificate(std::span<const Column> columns, std::span<const Rationa
     int64_t times = 0;
     if (__builtin_mul_overflow(lambda[j].num, denominator / lambda[j].den, &times)) return "";
     if (columns[j].is_negated) times = -times;
-    sum +=
-        cat(sum.empty() ? "" : " + ", times, columns[j].name.empty() ? "" : "*", columns[j].name);
+    sum += cat(times < 0     ? " - "
+               : sum.empty() ? ""
+                             : " + ",
+               times < 0 ? -times : times, columns[j].name.empty() ? "" : "*", columns[j].name);
   }
   return cat(denominator, ": ", sum.empty() ? "0" : sum);
 }
@@ -168,7 +170,7 @@ std::string derive_at_least_0(std::span<const Guard> facts, const Poly& goal) {
   }
   std::vector<Rational> lambda;
   if (Simplex(columns, goal).solve(lambda)) return certificate(columns, lambda);
-  if (products.empty()) return "";
+  if (products.empty() || facts.size() > 80) return "";
   std::sort(products.begin(), products.end());
   for (size_t j = 0; j < facts.size(); ++j)
     for (size_t k = j; k < facts.size(); ++k)

@@ -78,12 +78,7 @@ struct FieldTensor {
 Result<FieldTensor> evaluate(const Graph& graph, int node, const Assignment& at,
                              std::span<const FieldTensor> inputs);
 
-// Random numbers for an assignment's scalars and for inputs, by a seed.
+// Random numbers by a seed.
 uint64_t mix(uint64_t x);
-FieldTensor random_tensor(std::vector<int64_t> shape, uint64_t seed);
-
-// Looks for sizes within the rule's conditions at which both sides differ: random small sizes,
-// `tries` of them. False says nothing.
-bool is_refuted(const Rule& rule, int tries, uint64_t seed);
 
 }  // namespace tegula::superopt

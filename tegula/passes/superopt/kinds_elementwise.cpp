@@ -51,6 +51,28 @@ Result<Form> mul_form(const KindCall& c) {
   return form;
 }
 
+// Booleans are 0 and 1: a·b, a + b − a·b, 1 − a, and p·a + b − p·b.
+Result<Form> or_form(const KindCall& c) {
+  const auto reads = TEGULA_TRY(reads_of("logical_or", c, 2));
+  Form form{c.shape(0), {}, "", false};
+  form.pieces = {{1, {}, {}, {reads[0]}}, {1, {}, {}, {reads[1]}}, {-1, {}, {}, reads}};
+  return form;
+}
+Result<Form> not_form(const KindCall& c) {
+  const auto reads = TEGULA_TRY(reads_of("logical_not", c, 1));
+  Form form{c.shape(0), {}, "", true};
+  form.pieces = {{1, {}, {}, {}}, {-1, {}, {}, {reads[0]}}};
+  return form;
+}
+Result<Form> select_form(const KindCall& c) {
+  const auto reads = TEGULA_TRY(reads_of("select", c, 3));
+  Form form{c.shape(0), {}, "", false};
+  form.pieces = {{1, {}, {}, {reads[0], reads[1]}},
+                 {1, {}, {}, {reads[2]}},
+                 {-1, {}, {}, {reads[0], reads[2]}}};
+  return form;
+}
+
 Result<Form> max_form(const KindCall& c) {
   const auto reads = TEGULA_TRY(reads_of("max", c, 2));
   Form form{c.shape(0), {}, "max", true};

@@ -72,6 +72,23 @@ Result<Form> pad_form(const KindCall& c) {
   return form;
 }
 
+// y = x, but for b's elements along dim from `start` on; it lies within x.
+Result<Form> update_form(const KindCall& c) {
+  TEGULA_TRY(expect_operands("dynamic_update_slice", c, 2));
+  const Extents &x = c.shape(0), &b = c.shape(1);
+  const size_t dim = TEGULA_TRY(dim_of("dynamic_update_slice", c, x.size()));
+  for (size_t d = 0; d < x.size(); ++d)
+    if (b.size() != x.size() || (d != dim && x[d] != b[d]))
+      return invalid_argument(cat("dynamic_update_slice: differs in more than dim ", dim));
+  const Poly start = c.attrs.poly("start", 0), at = Poly(out_index(dim)) - start;
+  Form form{x, {}, "", true};
+  Form::Read read_x{0, own_indices(x.size())}, read_b{1, own_indices(x.size())};
+  read_b.index[dim] = at;
+  form.pieces = {
+      {1, {}, {}, {read_b}}, {1, {}, {{-at - 1}}, {read_x}}, {1, {}, {{at - b[dim]}}, {read_x}}};
+  return form;
+}
+
 Result<Form> permute_form(const KindCall& c) {
   TEGULA_TRY(expect_operands("permute", c, 1));
   const Extents& x = c.shape(0);

@@ -76,13 +76,10 @@ bool Poly::has(Symbol s) const {
   return false;
 }
 
-bool Poly::is_affine_in(std::span<const Symbol> symbols) const {
-  for (const auto& [m, c] : terms_) {
-    int n = 0;
-    for (const Symbol s : m) n += std::find(symbols.begin(), symbols.end(), s) != symbols.end();
-    if (n > 1) return false;
-  }
-  return true;
+bool Poly::is_affine_in(Symbol s) const {
+  return std::all_of(terms_.begin(), terms_.end(), [s](const auto& t) {
+    return std::count(t.first.begin(), t.first.end(), s) <= 1;
+  });
 }
 
 Poly Poly::factor_of(Symbol s) const {
@@ -196,7 +193,12 @@ Result<Poly> parse_atom(std::string_view& text, int depth) {
 
 Result<Poly> parse_product(std::string_view& text, int depth) {
   Poly product = TEGULA_TRY(parse_atom(text, depth));
-  while (take(text, '*')) product = product * TEGULA_TRY(parse_atom(text, depth));
+  while (take(text, '*')) {
+    product = product * TEGULA_TRY(parse_atom(text, depth));
+    for (const auto& [m, c] : product.terms())
+      if (m.size() > 6 || product.terms().size() > 50)
+        return invalid_argument("a product has more than 6 factors or 50 terms");
+  }
   return product;
 }
 }  // namespace

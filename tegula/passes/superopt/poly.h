@@ -62,8 +62,8 @@ class Poly {
   bool is_const() const;
   int64_t constant() const;  // the coefficient of 1
   bool has(Symbol s) const;
-  // Every monomial has at most one of these symbols, and at most once.
-  bool is_affine_in(std::span<const Symbol> symbols) const;
+  // No monomial has a power of it.
+  bool is_affine_in(Symbol s) const;
   // p where *this = p·s + q and neither has s; call it where the power of s is at most one.
   Poly factor_of(Symbol s) const;
   // All substitutions at once.

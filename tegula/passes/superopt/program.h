@@ -118,6 +118,7 @@ struct Rule {
   Graph graph;
   int left = 0, right = 0;  // nodes
   std::vector<std::string> proof;
+  bool has_proof = false;                    // which may have no steps
   std::map<std::string, std::string> notes;  // other lines "class …", "note …"
   std::string text() const;
 };

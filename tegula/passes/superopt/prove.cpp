@@ -13,10 +13,7 @@ struct Prover {
   Value sum;  // left − right; a coefficient of 0 marks what is gone
   Simplifier simplifier{rule.graph, proof.steps};
 
-  bool fail(std::string why) {
-    proof.failure = std::move(why);
-    return false;
-  }
+  bool fail(std::string why) { return proof.failure = std::move(why), false; }
 
   bool shapes_agree() {
     const Extents &left = rule.graph.nodes[static_cast<size_t>(rule.left)].shape,
@@ -53,16 +50,15 @@ struct Prover {
     }
     if (alive.empty()) return true;
     Poly total = 0;
-    for (const size_t k : alive) {
-      auto& guards = sum[k].guards;
-      for (size_t g = guards.size(); g-- > 0;)
-        if (std::find(path.begin(), path.end(), guards[g]) == path.end())
-          simplifier.drop_guard(sum[k], g, cat(k), facts);
-      total += sum[k].coefficient;
-    }
     const auto on_path = [&](const Guard& g) {
       return std::find(path.begin(), path.end(), g) != path.end();
     };
+    for (const size_t k : alive) {
+      auto& guards = sum[k].guards;
+      for (size_t g = guards.size(); g-- > 0;)
+        if (!on_path(guards[g])) simplifier.drop_guard(sum[k], g, cat(k), facts);
+      total += sum[k].coefficient;
+    }
     for (const size_t k : alive)
       for (const Guard& g : sum[k].guards)
         if (!on_path(g)) return decide(alive, path, g, depth);
@@ -103,13 +99,14 @@ struct Prover {
   bool run() {
     for (const Guard& g : conditions(rule.graph, rule.left)) facts.push_back(g);
     if (!shapes_agree()) return false;
+    if (n_terms(rule.graph, rule.left) + n_terms(rule.graph, rule.right) > 200)
+      return fail("more than 200 terms");
     sum = denote(rule.graph, rule.left);
     int64_t fresh = 10'000;
     for (Term t : denote(rule.graph, rule.right)) {
       t.coefficient = -t.coefficient;
       sum.push_back(std::move(t));
     }
-    if (sum.size() > 200) return fail("more than 200 terms");
     simplifier.run(sum, "", facts);
     if (!simplifier.is_within_budget()) return fail("more steps than the budget has");
     std::map<std::string, std::vector<size_t>> groups;
@@ -131,27 +128,6 @@ Proof prove(const Rule& rule) {
   Prover prover{rule, {}, rule.where, {}};
   prover.proof.is_proven = prover.run();
   return std::move(prover.proof);
-}
-
-Proof prove_with_conditions(Rule& rule, int most) {
-  Proof proof = prove(rule);
-  for (int n = 0; n < most && !proof.is_proven; ++n) {
-    bool found = false;
-    const std::vector<Guard> missing = proof.missing;
-    for (const Guard& g : missing) {
-      if (!derive(rule.where, {-g.p - 1}).empty()) continue;  // would never hold
-      rule.where.push_back(g);
-      const bool is_possible = derive(rule.where, {Poly(-1)}).empty();
-      if (is_possible) proof = prove(rule);
-      if (is_possible && (proof.is_proven || proof.missing != missing)) {
-        found = true;
-        break;
-      }
-      rule.where.pop_back();
-    }
-    if (!found) break;
-  }
-  return proof;
 }
 
 }  // namespace tegula::superopt

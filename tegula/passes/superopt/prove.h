@@ -19,8 +19,10 @@
 //   merge PLACE PLACE           two equal terms are one with the sum of both coefficients, or
 //   branches
 //                               of max are one; a sum of zero is nothing
-//   flatten PLACE               a branch of max that is a max gives its branches
-//   unwrap PLACE                a max of one value is that value
+//   count PLACE V               V stands in V − l ≥ 0 and h − V ≥ 0 alone: h − l + 1 times the
+//   term, where h ≥ l pin PLACE V POLY by CERTS   V = POLY follows: V is replaced, and the equality
+//   a guard flatten PLACE               a branch of max that is a max gives its branches unwrap
+//   PLACE                a max of one value is that value
 #pragma once
 
 #include "tegula/passes/superopt/denote.h"
@@ -37,9 +39,6 @@ struct Proof {
 };
 Proof prove(const Rule& rule);
 
-// Proves with conditions of the prover's own finding added to rule.where, at most `most`.
-Proof prove_with_conditions(Rule& rule, int most = 4);
-
 // One normal form of a term: bound variables renamed and shifted so that equal sums have equal
 // texts.
 struct Canonical {
@@ -47,6 +46,7 @@ struct Canonical {
   std::vector<std::string> steps;
   std::string signature;  // of factors alone, without coefficient and guards
 };
+std::string text_in_any_order(const Branch& branch);
 Canonical canonical(const Term& term, const std::string& place, int64_t& fresh, int64_t next_c = 0);
 
 }  // namespace tegula::superopt

@@ -214,7 +214,7 @@ std::string Rule::text() const {
   });
   for (size_t k = sizes.size(); k < where.size(); ++k) out += cat("where ", where[k].text(), "\n");
   out += cat("left ", graph.text(left), "\nright ", graph.text(right), "\n");
-  if (proof.empty()) return out;
+  if (!has_proof) return out;
   out += "proof\n";
   for (const std::string& step : proof) out += cat("  ", step, "\n");
   return out + "end\n";
@@ -246,10 +246,8 @@ Result<std::vector<Rule>> parse_rules(Text text, Text file) {
     skip_spaces(line);
     if (line.empty()) continue;
     if (in_proof) {
-      if (line == "end")
-        in_proof = false;
-      else
-        parser.rule.proof.emplace_back(line);
+      in_proof = line != "end";
+      if (in_proof) parser.rule.proof.emplace_back(line);
       continue;
     }
     const Text key = take_word(line);
@@ -263,7 +261,7 @@ Result<std::vector<Rule>> parse_rules(Text text, Text file) {
     } else if (!is_open) {
       return fail(cat("expected 'rule NAME', found '", key, line, "'"));
     } else if (key == "proof" && line.empty()) {
-      in_proof = true;
+      in_proof = parser.rule.has_proof = true;
     } else if (const Status s = parser.statement(key, line); !s.ok()) {
       return fail(s.error().message);
     }

@@ -5,15 +5,32 @@
 namespace tegula::superopt {
 
 namespace {
-bool contains(const std::vector<Symbol>& all, Symbol s) {
-  return std::find(all.begin(), all.end(), s) != all.end();
-}
 bool has_any(const Poly& p, const std::vector<Symbol>& symbols) {
   for (const Symbol s : symbols)
     if (p.has(s)) return true;
   return false;
 }
 const Guard kFalse{Poly(-1)};
+
+// Whether the symbol stands in coefficients, indices or inner guards.
+bool mentions(const Term& t, Symbol v);
+bool mentions(const Branch& b, Symbol v) {
+  for (const Guard& g : b.guards)
+    if (g.p.has(v)) return true;
+  return std::any_of(b.value.begin(), b.value.end(), [&](const Term& t) { return mentions(t, v); });
+}
+bool mentions(const Term& t, Symbol v) {
+  if (t.coefficient.has(v)) return true;
+  for (const Guard& g : t.guards)
+    if (g.p.has(v)) return true;
+  for (const Factor& f : t.factors) {
+    for (const Poly& i : f.index)
+      if (i.has(v)) return true;
+    for (const Branch& b : f.branches)
+      if (mentions(b, v)) return true;
+  }
+  return false;
+}
 }  // namespace
 
 std::string Simplifier::derive(const std::vector<Guard>& facts, const Guard& goal) {
@@ -24,21 +41,47 @@ std::string Simplifier::derive(const std::vector<Guard>& facts, const Guard& goa
   return at->second;
 }
 
-bool Simplifier::solve(Term& t, const std::string& at) {
-  for (size_t g = 0; g < t.guards.size(); ++g) {
-    if (!t.guards[g].is_zero) continue;
-    for (const Symbol v : t.bound) {
-      const Poly p = t.guards[g].p;
-      if (!p.has(v) || !p.is_affine_in({&v, 1})) continue;
+template <class Scope>
+bool Simplifier::solve(Scope& s, const std::string& at) {
+  for (size_t g = 0; g < s.guards.size(); ++g) {
+    if (!s.guards[g].is_zero) continue;
+    for (const Symbol v : s.bound) {
+      const Poly p = s.guards[g].p;
+      if (!p.has(v) || !p.is_affine_in(v)) continue;
       const Poly by = p.factor_of(v);
       if (by != Poly(1) && by != Poly(-1)) continue;
       note(cat("solve ", at, " ", g, " ", v.name()));
-      t.guards.erase(t.guards.begin() + static_cast<std::ptrdiff_t>(g));
-      t.bound.erase(std::find(t.bound.begin(), t.bound.end(), v));
-      substitute(t, v, by * (by * Poly(v) - p));
+      s.guards.erase(s.guards.begin() + static_cast<std::ptrdiff_t>(g));
+      s.bound.erase(std::find(s.bound.begin(), s.bound.end(), v));
+      substitute(s, v, by * (by * Poly(v) - p));
       return true;
     }
   }
+  return false;
+}
+
+// A symbol that the facts fix at a value is that value: a bound of it, as a fact gives it, that is
+// also the other bound. Guards that say no more than that are left.
+template <class Scope>
+bool Simplifier::pin(Scope& s, const std::string& at, const std::vector<Guard>& known) {
+  for (const Guard& bound : known)
+    for (const Symbol v : bound.p.symbols()) {
+      const Poly by = bound.p.is_affine_in(v) ? bound.p.factor_of(v) : Poly(0);
+      if ((by != Poly(1) && by != Poly(-1)) || bound.p.terms().size() > 3) continue;
+      const Poly value = Poly(v) - by * bound.p;
+      const Guard equal{Poly(v) - value, true};
+      Scope rest = s;
+      std::erase_if(rest.guards, [&](const Guard& g) {
+        return !g.p.has(v) || g.p == equal.p || g.p == -equal.p;
+      });
+      if (!mentions(rest, v)) continue;
+      const std::string why = derive(known, equal);
+      if (why.empty()) continue;
+      note(cat("pin ", at, " ", v.name(), " ", value.text(), " by ", why));
+      substitute(s, v, value);
+      s.guards.push_back(equal);
+      return true;
+    }
   return false;
 }
 
@@ -48,7 +91,9 @@ bool Simplifier::divide(Term& t, const std::string& at, const std::vector<Guard>
     if (!t.guards[g].is_zero) continue;
     const Poly whole = t.guards[g].p;
     for (const Symbol size : whole.symbols()) {
-      if (contains(t.bound, size) || !whole.is_affine_in({&size, 1})) continue;
+      if (std::find(t.bound.begin(), t.bound.end(), size) != t.bound.end() ||
+          !whole.is_affine_in(size))
+        continue;
       const Poly p = whole.factor_of(size), q = whole - p * Poly(size);
       if (p.is_const() || q.is_zero()) continue;
       std::vector<Guard> facts = outer;
@@ -87,6 +132,33 @@ bool Simplifier::drop_guard(Term& t, size_t g, const std::string& at,
 
 void Simplifier::drop_implied(Term& t, const std::string& at, const std::vector<Guard>& outer) {
   for (size_t g = t.guards.size(); g-- > 0;) drop_guard(t, g, at, outer);
+}
+
+// A variable that only its own bounds hold counts.
+bool Simplifier::count(Term& t, const std::string& at) {
+  for (const Symbol v : t.bound) {
+    Term others = t;
+    others.guards.clear();
+    Poly l, h;
+    int n_low = 0, n_high = 0;
+    for (const Guard& g : t.guards) {
+      const Poly by = g.p.has(v) && g.p.is_affine_in(v) ? g.p.factor_of(v) : Poly(0);
+      if (!g.is_zero && by == Poly(1))
+        l = Poly(v) - g.p, ++n_low;
+      else if (!g.is_zero && by == Poly(-1))
+        h = g.p + Poly(v), ++n_high;
+      else
+        others.guards.push_back(g);
+    }
+    others.bound.erase(std::find(others.bound.begin(), others.bound.end(), v));
+    if (n_low != 1 || n_high != 1 || mentions(others, v)) continue;
+    note(cat("count ", at, " ", v.name()));
+    t = std::move(others);
+    t.guards.push_back({h - l});
+    t.coefficient = t.coefficient * (h - l + 1);
+    return true;
+  }
+  return false;
 }
 
 void Simplifier::split(Value& sum, size_t k, const std::string& at, const Poly& p) {
@@ -150,19 +222,20 @@ bool Simplifier::maxima(Value& sum, size_t k, size_t f, const std::string& at,
     for (const Guard& g : branches[b].guards)  // of the outer scope alone: to be decided there
       if (!has_any(g.p, branches[b].bound)) return split(sum, k, at, g.p), true;
   }
-  for (size_t b = 0; b < branches.size(); ++b)
-    for (size_t o = b + 1; o < branches.size(); ++o) {
-      int64_t fresh = 1000;
-      auto text = [&](const Branch& branch) {
-        return canonical({1, {}, {}, {{"max", {}, {branch}}}}, "", fresh, 500).signature;
-      };
-      if (branches[b].bound.empty() && branches[o].bound.empty() &&
-          text(branches[b]) == text(branches[o])) {
+  if (branches.size() > 1) {
+    Canonical c = canonical(sum[k], at, fresh_);
+    const auto& alike = c.term.factors[f].branches;
+    for (size_t b = 0; b < alike.size(); ++b)
+      for (size_t o = b + 1; o < alike.size(); ++o) {
+        if (text_in_any_order(alike[b]) != text_in_any_order(alike[o])) continue;
+        for (std::string& step : c.steps) note(std::move(step));
         note(cat("merge ", at, ".", f, ".", b, " ", at, ".", f, ".", o));
-        branches.erase(branches.begin() + static_cast<std::ptrdiff_t>(o));
+        sum[k] = std::move(c.term);
+        sum[k].factors[f].branches.erase(sum[k].factors[f].branches.begin() +
+                                         static_cast<std::ptrdiff_t>(o));
         return true;
       }
-    }
+  }
   if (branches.size() == 1 && branches[0].bound.empty() && branches[0].guards.empty()) {
     note(cat("unwrap ", at, ".", f));
     const Value inner = branches[0].value;
@@ -199,6 +272,7 @@ bool Simplifier::functions(Value& sum, size_t k, const std::string& at,
       Branch& branch = sum[k].factors[f].branches[b];
       std::vector<Guard> within = around;
       within.insert(within.end(), branch.guards.begin(), branch.guards.end());
+      if (solve(branch, place) || pin(branch, place, within)) return true;
       run(branch.value, place, within);
       Poly on;
       if (!undecided(branch, within, on)) continue;
@@ -232,6 +306,7 @@ void Simplifier::run(Value& sum, const std::string& place, const std::vector<Gua
       continue;
     }
     drop_implied(sum[k], at, outer);
+    if (count(sum[k], at) || pin(sum[k], at, facts(sum[k], outer))) continue;
     if (functions(sum, k, at, outer)) continue;
     ++k;
   }

@@ -29,7 +29,11 @@ class Simplifier {
   bool drop_guard(Term& t, size_t g, const std::string& at, const std::vector<Guard>& outer);
 
  private:
-  bool solve(Term& t, const std::string& at);
+  template <class Scope>
+  bool solve(Scope& s, const std::string& at);
+  template <class Scope>
+  bool pin(Scope& s, const std::string& at, const std::vector<Guard>& known);
+  bool count(Term& t, const std::string& at);
   bool divide(Term& t, const std::string& at, const std::vector<Guard>& outer);
   void drop_implied(Term& t, const std::string& at, const std::vector<Guard>& outer);
   // A condition of the outer scope that something within the term's functions waits for.
@@ -40,6 +44,7 @@ class Simplifier {
   std::map<std::string, std::string> known_;
   const Graph& graph_;
   std::vector<std::string>& steps_;
+  int64_t fresh_ = 5000;
   int budget_ = 3000;
 };
 

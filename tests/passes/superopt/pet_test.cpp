@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tegula/base/philox.h"
+#include "tools/rules/generate/generate.h"
 
 namespace tegula::superopt {
 namespace {

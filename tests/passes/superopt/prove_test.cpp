@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tegula/passes/superopt/evaluate.h"
+#include "tools/rules/generate/generate.h"
 
 namespace tegula::superopt {
 namespace {
