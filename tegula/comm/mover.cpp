@@ -169,8 +169,6 @@ void Transfer::forget() {
   is_begun_ = false;
 }
 
-bool Mover::is_done(const Transfer& t) const { return t.done_.load() >= t.n_begun_; }
-
 bool Mover::wait(const Transfer& t, const Waiter& who, Use* use) const {
   const int64_t begin = now_ns();
   if (!t.done_.wait_for(t.n_begun_, who)) return false;

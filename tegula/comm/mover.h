@@ -62,7 +62,6 @@ class Mover {
   Mover& operator=(const Mover&) = delete;
 
   void begin(Transfer& transfer);
-  bool is_done(const Transfer& transfer) const;
   // Seconds that a transfer's links took, and how much of that somebody waited for them.
   struct Use {
     double link_s = 0, waited_s = 0;

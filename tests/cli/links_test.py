@@ -1,6 +1,7 @@
 """Links between ranks that are slowed on purpose: bits stay, what was hidden is printed, `bench comm` finds latency and rate again, its times
 are those of the textbook's formulas, and what it measured decides how collectives are done."""
 
+import collections
 import json
 import math
 import os
@@ -87,12 +88,16 @@ class Links(CliTest):
             ("all_reduce", "ring"): line(2 * (n - 1), 2 * share), ("all_reduce", "halving"): line(2 * log, 2 * share),
             ("all_to_all", "direct"): line(1, 1 / n), ("all_to_all", "ring"): line(n - 1, share),
             ("all_to_all", "halving"): line(log, log / 2)}
-        wrong = []
+        self.assertEqual({(row["op"], row["algorithm"]) for row in found["rows"]}, set(formulas))
+        wrong, by_kind = [], collections.Counter()
         for row in found["rows"]:
             ratio = row["seconds"] / formulas[row["op"], row["algorithm"]](row["bytes"])
             if not .9 <= ratio <= 1.25:
                 wrong.append((row["op"], row["algorithm"], row["bytes"], round(ratio, 3)))
+                by_kind[wrong[-1][:2]] += 1
+        # Some times others' work on this machine stretches; not those of one algorithm.
         self.assertLessEqual(len(wrong), len(found["rows"]) // 20, wrong)
+        self.assertLessEqual(max(by_kind.values(), default=0), 2, wrong)
         # The choice by lines is right where nothing measured is clearly faster; what is chosen is what was measured to be fastest.
         rows = {}
         for row in found["rows"]:
@@ -101,7 +106,7 @@ class Links(CliTest):
         one_port = [[r for r in group if r["algorithm"] != "direct"] for group in rows.values() if len(group) > 1]
         for group in rows.values():
             self.assertEqual([r["chosen"] for r in group], [r["seconds"] == min(o["seconds"] for o in group) for r in group])
-        for groups in (list(rows.values()), one_port):
+        for groups in ([group for group in rows.values() if len(group) > 1], one_port):
             right = 0
             for group in groups:
                 fastest = min(r["seconds"] for r in group)

@@ -16,10 +16,13 @@ import random
 import shlex
 import shutil
 import struct
+import subprocess
 import time
 import unittest
 
-from case import CliTest
+from case import CliTest, TEGULA
+from case import SECONDS as LONGEST
+from transport_test import HAS_MPI, MPIRUN, ROOT
 
 SECONDS = float(os.environ.get("TEGULA_SWEEP_SECONDS", "0"))
 FIRST = int(os.environ.get("TEGULA_SWEEP_FROM", "0"))
@@ -67,9 +70,11 @@ FACTORS = {
              "pp=2", "dp=2,pp=2", "pp=2,tp=2"),
     "schedule": ("", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "chimera", "dualpipe"),
     "zero": (0, 1, 2, 3),
-    "transport": ("threads", "shm"),
+    "transport": ("threads", "shm", "tcp", *(("mpi",) if HAS_MPI else ())),
 }
-TRANSPORTS = {"threads": (), "shm": ("--processes", "2")}
+PROCESSES = ("--processes", "2")
+TRANSPORTS = {"threads": (), "shm": PROCESSES, "tcp": (*PROCESSES, "--transport", "tcp"), "mpi": ()}
+LAUNCHERS = {"mpi": (*MPIRUN, "--bind-to", "none", "-n", "2")}
 ALONE = ("family", "dtype", "seqlen", "accumulate")  # what one rank's run is made of
 
 
@@ -109,7 +114,8 @@ def completed(row, r):
         values = [v for v in FACTORS[name] if is_possible({**row, name: v})]
         if not values:
             return None
-        row = {**row, name: r.choice(values)}
+        # Processes that share no memory take longest.
+        row = {**row, name: r.choice(values + [v for v in values if v in ("threads", "shm")] * (name == "transport"))}
     return row if is_possible(row) else None
 
 
@@ -269,14 +275,16 @@ class RanksSweep(CliTest):
         words = ["".join(r.choice("abcdefghijklmno") for _ in range(r.randrange(2, 7))) for _ in range(60)]
         self.text = self.write("text.txt", " ".join(r.choice(words) for _ in range(12000)))
 
-    def train(self, out, flags):
+    def train(self, out, flags, launcher=()):
         words = ["train", "--data", self.text, "--out", self.dir / out, "--overwrite", "--threads", "1", *RUN, *flags]
-        shown = shlex.join(["tegula", *(str(w) for w in words if w != "--overwrite")])
-        return self.run_tool(*words), shown
+        shown = shlex.join([*launcher, "tegula", *(str(w) for w in words if w != "--overwrite")])
+        done = subprocess.run([*launcher, TEGULA, *map(str, words)], capture_output=True, text=True, errors="replace",
+                              timeout=LONGEST, env={**os.environ, **(ROOT if launcher else {})})
+        return done, shown
 
-    def compare(self, name, one, alone, more, out="many"):
+    def compare(self, name, one, alone, more, out="many", launcher=()):
         """What is wrong with a run on a mesh beside one rank's, in words; None: nothing."""
-        done, many = self.train(out, more)
+        done, many = self.train(out, more, launcher)
         why = (done.stderr.strip() if done.returncode != 0
                else self.difference(alone[2], out) or self.other_loss(alone[0], done))
         return why and f"{name}\n  {one}\n  {many}\n  {why}"
@@ -329,12 +337,13 @@ class RanksSweep(CliTest):
                 more += ["--zero", str(row["zero"])] if row["zero"] else []
                 more += ["--schedule", row["schedule"]] if row["schedule"] else []
                 why = self.compare(f"row {number}", one, (alone, one, f"one{list(references).index(key)}"),
-                                   flags_alone(row) + more, f"many{number}")
+                                   flags_alone(row) + more, f"many{number}", LAUNCHERS.get(row["transport"], ()))
                 shutil.rmtree(self.dir / f"many{number}", ignore_errors=True)
                 return why
 
             wrong = [why for why in pool.map(beside, range(len(rows)), rows) if why]
-        print(f"{len(rows)} runs beside {len(references)} of one rank: {len(wrong)} differ")
+        by_transport = {name: sum(row["transport"] == name for row in rows) for name in FACTORS["transport"]}
+        print(f"{len(rows)} runs beside {len(references)} of one rank, {by_transport}: {len(wrong)} differ")
         self.assertEqual(wrong, [], "\n".join(wrong))
 
     def test_what_once_differed_and_random_cases(self):
