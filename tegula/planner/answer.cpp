@@ -9,8 +9,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // Layers of each stage, by their number or by the layers that they begin with.
 Status set_stages(const Question& q, const ModelSpec& model, const Pins& pins, Job& job) {
   job.stages = pins.stages;

@@ -12,8 +12,6 @@ namespace {
 constexpr double kCapacity = 1.25;  // of an expert in training, in even loads
 constexpr int64_t kMostShards = 8;  // of a batch, each with room of its own
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 class Saves {
  public:
   Saves(const ModelSpec& m, const RankShape& s)

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tegula/plan/plan.h"
+#include "tegula/planner/real.h"
 
 namespace tegula::planner {
 

@@ -11,8 +11,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // Which operands and results a factor indexes, a bit each.
 using Group = uint64_t;
 

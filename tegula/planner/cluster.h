@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tegula/cost/cluster.h"
+#include "tegula/planner/real.h"
 
 namespace tegula::planner {
 

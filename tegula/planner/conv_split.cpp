@@ -7,8 +7,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // The part that a rank lacks along one dim of space.
 struct Halo {
   int64_t before = 0, after = 0;  // rows of the neighbour on either side

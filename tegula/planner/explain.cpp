@@ -13,8 +13,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 void explain_params(std::string& out, const Answer& a) {
   const ModelSpec& m = a.preset.model;
   const ParamCount& p = a.params;

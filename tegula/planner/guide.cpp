@@ -10,8 +10,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 class Walk {
  public:
   Walk(const Answer& a, double deadline_s) : a_(a), deadline_s_(deadline_s) {}

@@ -9,8 +9,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // One layer's lists as they grow.
 class LayerBuilder {
  public:

@@ -17,8 +17,6 @@ constexpr Tiles kGc2{1216, 256 * 1024, 124.5e12, 7.7e12, 130e-9};
 constexpr Tiles kGc200{1472, 624 * 1024, 250e12, 7.8e12, 150e-9};
 constexpr double kLink = 160e9;  // GC200, to its neighbours, one way
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // C [m, n] = A [m, k]·B [k, n] of 2 bytes: each tile makes a block of C, and its strips of A and B
 // come through the exchange in as many supersteps as its memory needs (half of it for operands).
 double product_seconds(const Tiles& t, double m, double k, double n) {

@@ -9,8 +9,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // The head's loss never holds all logits: the kernels keep at most so many bytes at a time.
 constexpr double kMostLogitBytes = 256.0 * 1024 * 1024;
 constexpr double kChunkTokens = 2048;  // of a loss by chunks

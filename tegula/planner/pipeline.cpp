@@ -8,8 +8,6 @@ namespace {
 
 constexpr int64_t kMostEntries = int64_t{1} << 21;
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // One of a rank's stages: its layers, and the head on the last of all.
 StagePrice stage_price(const LayerPrice& p, double layers, bool is_last,
                        const MemoryBytes& memory) {

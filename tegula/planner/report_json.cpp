@@ -10,8 +10,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // A count that a double holds exactly prints as a whole number.
 Json counted(double v) {
   if (v == std::floor(v) && std::abs(v) < 9e15) return static_cast<int64_t>(v);

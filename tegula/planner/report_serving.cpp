@@ -8,8 +8,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 std::string describe(const StepSeconds& s) {
   const ServeLayout& l = s.layout;
   std::string text(partition_name(l.partition));

@@ -10,8 +10,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 void model_card(std::string& out, const Answer& a) {
   const ModelSpec& m = a.preset.model;
   print(out, "model       %s: %s parameters", m.name.c_str(), grouped(a.params.total).c_str());

@@ -9,8 +9,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // A message costs something even where links are free, so that no way is longer than it must be.
 constexpr double kEdge = 1e-12;
 

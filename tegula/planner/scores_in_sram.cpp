@@ -28,8 +28,6 @@ constexpr double kTile = 32;  // rows of scores that a core holds at a time
 // single operation's speed as efficiency.h has them, not the kernel's that it is held against.
 constexpr double kExponential = 33.72e-6 / (1024.0 * 1024 / 64);
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 Result<OtherPrice> price_card(const Card& card, const ModelSpec& model, const ParamCount& params,
                               int64_t n, const OtherJob& job) {
   if (!job.serve) return unsupported(cat(card.name, " is priced for serving: add --serve"));

@@ -16,8 +16,6 @@ namespace {
 constexpr int64_t kMostCopyDevices = 512;
 constexpr int64_t kMostBatch = 1 << 14;
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // One step of a copy: the lists of its layer's work and its collectives.
 class ServeStep {
  public:

@@ -9,8 +9,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // A wish that no way leads to.
 constexpr double kNoWay = 1e30;
 

@@ -10,8 +10,6 @@ namespace {
 
 constexpr int64_t kMostLayers = 128, kMostStageDevices = 256;
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // The least Σ tᵢ with no tᵢ above `most`.
 class Table {
  public:

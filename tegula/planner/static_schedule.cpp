@@ -22,8 +22,6 @@ constexpr double kDependent = (1 / 20400.0 - 8.2e9 / kPeakI8) / 50;
 // Attention's q k v, scores, values, out; feed-forward's up and gate, down.
 constexpr double kProductsInARow = 6;
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 }  // namespace
 
 Result<OtherPrice> price_static_schedule(const ModelSpec& model, const ParamCount& params,

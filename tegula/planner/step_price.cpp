@@ -8,7 +8,6 @@
 namespace tegula::planner {
 
 namespace {
-double real(int64_t n) { return static_cast<double>(n); }
 double beyond(double seconds, double hidden_under) { return std::max(0.0, seconds - hidden_under); }
 }  // namespace
 

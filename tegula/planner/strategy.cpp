@@ -9,8 +9,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 double seconds_of_part(const LocalCall& c, const Accelerator& device, int64_t& flops) {
   LocalCall at = c;
   for (auto* side : {&at.in, &at.out})

@@ -12,8 +12,6 @@ namespace {
 constexpr double kPeak = 638e12, kHbmBytes = 64e9, kHbmRate = 2e12, kReached = 0.9;
 constexpr double kDdrBytes = 1.5e12, kDdrRate = 1e12 / 8, kCollective = 5e-6;
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 }  // namespace
 
 Result<OtherPrice> price_three_tiers(const ModelSpec& model, const ParamCount& params, int64_t n,

@@ -6,8 +6,6 @@ namespace tegula::planner {
 
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 struct Rows {
   double forward = 0, backward = 0;  // bytes
   double forward_ops = 1, backward_ops = 1;

@@ -12,8 +12,6 @@ namespace {
 constexpr double kPeak = 15e15, kReached = 0.75;
 constexpr double kSramBytes = 44e9, kLinkBytes = 150e9;  // twelve links of 100 Gb/s
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 }  // namespace
 
 Result<OtherPrice> price_weight_streaming(const ModelSpec& model, const ParamCount& params,

@@ -10,8 +10,6 @@
 namespace tegula::planner {
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 ModelSpec preset(std::string_view name) { return find_model_preset(name)->model; }
 
 Job job_of(int64_t seqlen, int64_t sequences) {
