@@ -31,9 +31,9 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 530,  # their own headers, without KERNELS
     "tegula/cost": 790,
     "tegula/passes": 8_705,
-    "tegula/passes/superopt": 3_280,
+    "tegula/passes/superopt": 3_255,
     "tegula/plan": 5_960,
-    "tegula/planner": 8_900,
+    "tegula/planner": 8_925,
     "tegula/models": 5_995,
     "tegula/io": 3_615,
     "tegula/text": 8_130,

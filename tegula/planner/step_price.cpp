@@ -8,6 +8,8 @@
 namespace tegula::planner {
 
 namespace {
+// Whether the bubble is that of its list's longest path.
+bool has_list(const Layout& l) { return l.turns == Turns::kZeroBubbleV || l.copies() == 2; }
 double beyond(double seconds, double hidden_under) { return std::max(0.0, seconds - hidden_under); }
 }  // namespace
 
@@ -22,6 +24,17 @@ struct StepPricer::Stage {
   double forward_s() const { return forward.total() + comm_forward; }
   double backward_s() const { return backward.total() + weights.total() + comm_backward; }
   double total() const { return forward_s() + backward_s(); }
+};
+
+// What layouts that differ in ZeRO alone share; they come one after another.
+struct StepPricer::ButForZero {
+  bool is_set = false;
+  Layout layout;
+  const LayerPrice* layer = nullptr;
+  const Dealt* dealt = nullptr;
+  RankParams params;
+  Stage stage;
+  StepPrice price;  // of the pipeline
 };
 
 std::array<Part, 12> Waterfall::parts() const {
@@ -58,7 +71,22 @@ StepPricer::StepPricer(const ModelSpec& model, const ParamCount& params, const C
       cluster_(cluster),
       job_(job),
       efficiency_(efficiency),
-      flops_(token_flops(model, real(job.seqlen))) {}
+      flops_(token_flops(model, real(job.seqlen))),
+      last_(std::make_unique<ButForZero>()) {}
+StepPricer::~StepPricer() = default;
+
+const StepPricer::ButForZero& StepPricer::but_for_zero(const Layout& l) {
+  Layout key = l;
+  key.zero = 0;
+  ButForZero& a = *last_;
+  if (a.is_set && a.layout == key) return a;
+  a.is_set = true, a.layout = key, a.price = {};
+  a.layer = &layer(l), a.dealt = &dealt(l);
+  a.params = rank_params(model_, params_, l);
+  a.stage = slowest_stage(l, *a.layer);
+  add_pipeline(l, *a.layer, a.stage, a.price);
+  return a;
+}
 
 Link StepPricer::stage_link(const Layout& l) const {
   const RankSpan next{2, l.tp * l.cp * l.dp};
@@ -231,7 +259,14 @@ void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage&
   if (l.turns == Turns::kZeroBubbleH2)
     w.bubble = fill * (s.forward_s() +
                        beyond(s.backward.total() + s.comm_backward, 2 * s.weights.total()));
-  if (l.turns == Turns::kZeroBubbleV || l.copies() == 2) add_list_bubble(l, s, price);
+  if (has_list(l)) w.bubble = 0;  // list_bubble
+  if (l.turns == Turns::kDualPipe) {
+    const double all_s = s.total();
+    const double hidden = std::min(s.ep, efficiency_.overlap * (all_s - s.tp - s.cp - s.ep));
+    price.together = 1 - hidden / all_s;
+    // So many pairs has the rank that has fewest.
+    w.ep -= real(n_microbatches(job_, l) - 3 * l.pp / 2 + 1) * hidden;
+  }
   const Link link = stage_link(l);
   const double hop = link.seconds + p.boundary_bytes / link.bytes_per_s;
   // Sends of 1F1B wait for each other; those of one chunk or stage hide behind the other's work.
@@ -240,28 +275,18 @@ void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage&
              : 2 * hop * (m + real(l.pp - 1));
 }
 
-void StepPricer::add_list_bubble(const Layout& l, const Stage& s, StepPrice& price) {
-  const int64_t m = n_microbatches(job_, l);
-  const double parts = real(l.chunks()), all = s.total();
-  TurnsClock::Times times{s.forward_s() / parts, (s.backward.total() + s.comm_backward) / parts,
-                          s.weights.total() / parts, 1};
-  double hidden = 0;
-  if (l.turns == Turns::kDualPipe) {
-    const double hidden_each = std::min(s.ep, efficiency_.overlap * (all - s.tp - s.cp - s.ep));
-    times.together = price.together = 1 - hidden_each / all;
-    // So many pairs has the rank that has fewest.
-    hidden = real(m - 3 * l.pp / 2 + 1) * hidden_each;
-    price.seconds.ep -= hidden;
-  }
-  price.seconds.bubble = 0;
-  if (price.is_bound) return;
-  const auto end = clock_.seconds(l.turns, l.pp, m, times);
+double StepPricer::list_bubble(const Layout& l, const Stage& s, const StepPrice& price) {
+  const double m = real(n_microbatches(job_, l)), parts = real(l.chunks());
+  const auto end =
+      clock_.seconds(l.turns, l.pp, n_microbatches(job_, l),
+                     {s.forward_s() / parts, (s.backward.total() + s.comm_backward) / parts,
+                      s.weights.total() / parts, price.together});
   TEGULA_CHECK(end.ok());  // check_turns has passed
-  price.seconds.bubble = beyond(*end, real(m) * all - hidden);
+  return beyond(*end, m * s.total() - (m * s.ep - price.seconds.ep));
 }
 
-void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& price) const {
-  const RankParams p = rank_params(model_, params_, l);
+void StepPricer::add_data_parallel(const Layout& l, const RankParams& p, const Stage& s,
+                                   StepPrice& price) const {
   const StateBytes state = state_bytes(job_, model_);
   const double n = real(s.layers), ranks = real(l.zero_ranks());
   const double dense = n * p.layer + p.first + (l.head_rank() == 0 ? p.last : 0),
@@ -332,11 +357,11 @@ void StepPricer::add_copies(const Layout& l, double weights, StepPrice& price) c
   price.seconds.memory += bytes / (cluster_.device.memory_bytes_per_s * efficiency_.memory);
 }
 
-void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& price) {
-  const RankParams params = rank_params(model_, params_, l);
+void StepPricer::add_memory(const ButForZero& a, StepPrice& price) const {
   double most = -1;
-  for (const auto& [rank, held] : dealt(l).telling) {
-    const MemoryBytes b = stage_memory(model_, l, job_, params, p.activations, rank, held);
+  for (const auto& [rank, held] : a.dealt->telling) {
+    const MemoryBytes b =
+        stage_memory(model_, price.layout, job_, a.params, a.layer->activations, rank, held);
     if (b.total() > most) most = b.total(), price.memory = b, price.worst_stage = rank;
   }
 }
@@ -356,16 +381,15 @@ StepPrice StepPricer::price(const Layout& l) { return price(l, false); }
 StepPrice StepPricer::bound(const Layout& l) { return price(l, true); }
 
 StepPrice StepPricer::price(const Layout& l, bool is_bound) {
-  const LayerPrice& p = layer(l);
-  StepPrice price;
-  price.layout = l,
-  price.is_bound = is_bound && (l.turns == Turns::kZeroBubbleV || l.copies() == 2);
-  const Stage stage = slowest_stage(l, p);
-  add_pipeline(l, p, stage, price);
-  add_data_parallel(l, stage, price);
-  add_memory(l, p, price);
+  const ButForZero& a = but_for_zero(l);
+  const LayerPrice& p = *a.layer;
+  StepPrice price = a.price;
+  price.layout = l, price.is_bound = is_bound && has_list(l);
+  if (has_list(l) && !is_bound) price.seconds.bubble = list_bubble(l, a.stage, a.price);
+  add_data_parallel(l, a.params, a.stage, price);
+  add_memory(a, price);
   if (job_.framework) price.seconds.rest = (job_.framework->factor - 1) * price.seconds.total();
-  const double host = host_seconds(job_, l, p.host, stage.layers, n_microbatches(job_, l));
+  const double host = host_seconds(job_, l, p.host, a.stage.layers, n_microbatches(job_, l));
   price.seconds.host = beyond(efficiency_.host * host, price.seconds.total());
   const double tokens = real(job_.batch_tokens);
   price.flops_model = tokens * flops_.train();

@@ -23,6 +23,7 @@
 #include <map>
 #include <tuple>
 
+#include "tegula/base/memory.h"
 #include "tegula/cost/collective.h"
 #include "tegula/planner/host_time.h"
 #include "tegula/planner/memory.h"
@@ -85,6 +86,8 @@ class StepPricer {
   StepPricer(const ModelSpec& model, const ParamCount& params, const ClusterSpec& cluster,
              const Job& job, const Efficiency& efficiency = kExpected);
 
+  ~StepPricer();
+
   // The layout must have passed check_layout.
   StepPrice price(const Layout& layout);
   // Without the longest path of a schedule that has no closed form, which takes most of the time.
@@ -101,6 +104,8 @@ class StepPricer {
 
  private:
   struct Stage;
+  struct ButForZero;
+  const ButForZero& but_for_zero(const Layout& layout);
   LayerPrice price_layer(const Layout& layout) const;
   void price_context(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
   void price_layer_comm(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
@@ -109,10 +114,11 @@ class StepPricer {
   StepPrice price(const Layout& layout, bool is_bound);
   void add_pipeline(const Layout& layout, const LayerPrice& p, const Stage& stage,
                     StepPrice& price);
-  void add_list_bubble(const Layout& layout, const Stage& stage, StepPrice& price);
-  void add_data_parallel(const Layout& layout, const Stage& stage, StepPrice& price) const;
+  double list_bubble(const Layout& layout, const Stage& stage, const StepPrice& price);
+  void add_data_parallel(const Layout& layout, const RankParams& p, const Stage& stage,
+                         StepPrice& price) const;
   void add_copies(const Layout& layout, double weights, StepPrice& price) const;
-  void add_memory(const Layout& layout, const LayerPrice& p, StepPrice& price);
+  void add_memory(const ButForZero& priced, StepPrice& price) const;
 
   using Key = std::tuple<int64_t, int64_t, ContextCut, int64_t, int64_t, int64_t, bool, Remat>;
   const ModelSpec& model_;
@@ -123,6 +129,7 @@ class StepPricer {
   TokenFlops flops_;
   std::map<Key, LayerPrice> layers_;
   std::map<std::tuple<int64_t, Turns, int64_t>, Dealt> dealt_;
+  std::unique_ptr<ButForZero> last_;
   TurnsClock clock_;
 };
 
