@@ -356,6 +356,7 @@ void add_bench(const Command& app, int& exit_code) {
   whole(generate.add_option("--texts", o.texts, "Texts that decode together"), 1, 4096);
   generate.add_flag("--cold", o.is_cold, "Weights in turn, 1 GiB of them");
   add_bench_comm(bench, exit_code);
+  add_bench_graph(bench, exit_code);
   add_bench_pipeline(bench, exit_code);
 }
 

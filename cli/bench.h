@@ -94,6 +94,11 @@ Status bench_on_cuda(const BenchWork& work, const BenchOptions& options,
 
 // Adds `tegula bench comm`.
 void add_bench_comm(const Command& bench, int& exit_code);
+// Adds `tegula bench graph`.
+void add_bench_graph(const Command& bench, int& exit_code);
+// {"rules": [{"name", "times", "order"}], …}: what --superopt found.
+Json json_of(const superopt::Found& found);
+void print_lines(const std::vector<std::string>& lines);
 // Adds `tegula bench pipeline`.
 void add_bench_pipeline(const Command& bench, int& exit_code);
 

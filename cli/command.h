@@ -35,6 +35,9 @@ void add_plan_model(const Command& app, int& exit_code);
 // --tune off|quick|full and --tune-cache DIR.
 void add_tuning(const Command& cmd, std::string& mode, std::string& directory);
 
+// --superopt SECONDS.
+Flag add_superopt(const Command& cmd, double& seconds);
+
 // Prints the bytes that each rung of the matmul ladder reads for n × n matrices.
 Status print_reads(int64_t n, bool as_json);
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "cli/bench.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/flops_table.h"
@@ -180,6 +181,7 @@ void print_json(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
                          {"arena_without_blockwise_bytes",
                           c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
                          {"recomputed", json_of(p.compiled.recomputed)},
+                         {"rules", *json_of(p.compiled.rewritten).find("rules")},
                          {"ranks", std::move(ranks)},
                          {"build_ms", p.build_ms},
                          {"passes_ms", p.compiled.passes_ms},
@@ -265,6 +267,7 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
                 static_cast<double>(cost.arena_bytes) / mib,
                 static_cast<double>(p.whole_arena_bytes) / mib);
   print_recomputed(p.compiled.recomputed);
+  if (c.superopt > 0) print_lines(p.compiled.rewritten.lines());
   std::printf(
       "compiled    %zu nodes -> %zu steps; build and autodiff %.2f ms, passes %.2f, plan %.2f\n",
       p.nodes, plan.steps.size(), p.build_ms, p.compiled.passes_ms, p.compiled.plan_ms);

@@ -81,6 +81,7 @@ void add_model(const Command& cmd, TextOptions& o) {
   one_of(cmd.add_option("--device", o.device, "Where the model runs"), {"cpu", "cuda"});
   add_threads(cmd, o.threads);
   add_tuning(cmd, o.tune, o.tune_cache);
+  add_superopt(cmd, o.superopt);
 }
 
 void add_sampling(const Command& cmd, TextOptions& o) {
@@ -123,7 +124,7 @@ void check_together(const Command& cmd, TextOptions& o, bool lines_differ) {
   for (const char* flag : {"--seed", "--top-k"}) refuse_chance(flag);
   for (const RealSetting& s : kReals)
     if (s.is_of_chance) refuse_chance(cat("--", s.name));
-  if (o.tune == "off" && !o.tune_cache.empty())
+  if (o.tune == "off" && o.superopt == 0 && !o.tune_cache.empty())
     usage_error("--tune-cache is of no use without --tune quick or --tune full");
   o.has_dtype = cmd.flag("--dtype").is_given();
   o.sampler.bias.clear();
@@ -175,6 +176,7 @@ Result<int64_t> prepare(Generator& g, const TextOptions& o, RunnerOptions r, boo
   r.mode = is_fast ? Mode::kFast : Mode::kExact;
   if (o.device == "cuda") r.device = TEGULA_TRY(open_device());
   r.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
+  r.superopt_seconds = o.superopt;
   const int64_t bytes = TEGULA_TRY(g.cache_bytes(r));
   if (says_cache || !o.cache_dtype.empty() || bytes >= kManyBytes)
     print_note(cat("the cache takes ", bytes, " bytes: ", o.batch, " x ",

@@ -184,6 +184,7 @@ void add_step(const Command& cmd, TrainConfig& c, std::string& memory) {
       .show_default();
   add_tuning(cmd, c.tune, c.tune_cache);
   cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse").type_name("LIST");
+  add_superopt(cmd, c.superopt);
 }
 
 // Sizes whose counts of operations and bytes would not fit in 63 bits are refused by name, before
@@ -396,7 +397,7 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
                                 " is no power of two, and would "
                                 "round gradients: take ",
                                 std::ldexp(1, exponent - 1)));
-  if (c.tune == "off" && is_said("--tune-cache"))
+  if (c.tune == "off" && c.superopt == 0 && is_said("--tune-cache"))
     return invalid_argument("--tune-cache is of no use without --tune quick or --tune full");
   return {};
 }
@@ -518,6 +519,9 @@ Result<TrainConfig> TrainFlags::resolve() const {
   if (c.min_lr > c.lr)
     return invalid_argument(cat("--min-lr ", c.min_lr, " is larger than --lr ", c.lr));
   TEGULA_TRY(check_together(c));
+  if (c.superopt > 0 && c.mesh.n_ranks() > 1)
+    return unsupported(cat("--superopt rewrites the step of one rank, --mesh has ",
+                           c.mesh.n_ranks(), ": leave one of them out"));
   if (cmd_.find_flag("--processes")) TEGULA_TRY(resolve_processes(c));
   TEGULA_TRY(check_processes(c));
   TEGULA_TRY(

@@ -17,6 +17,8 @@
 
 namespace tegula {
 
+struct Superoptimise;  // passes/superopt/search.h
+
 enum class Remat : uint8_t {
   kNone,    // keep every activation
   kSqrt,    // keep the values between every √N blocks, recompute the rest
@@ -66,6 +68,8 @@ struct PassOptions {
   const Target* target = &Target::one_thread();
   // Where `recompute` lists what it chose; null: nowhere.
   std::vector<Recomputed>* recomputed = nullptr;
+  // How long blocks are searched for faster ones, and who times them; null: not at all.
+  const Superoptimise* superopt = nullptr;
 
   const Planning& asked() const {
     static const Planning kAlone;

@@ -19,6 +19,7 @@ namespace tegula {
   X(dce)                   \
   X(quantised_dot)         \
   X(block_weights)         \
+  X(superopt)              \
   X(lower)                 \
   X(cse)                   \
   X(views)                 \

@@ -3,12 +3,14 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ir/hash.h"
 #include "tegula/passes/shard_check.h"
 #include "tegula/plan/collectives.h"
 #include "tegula/plan/planning.h"
+#include "tegula/runtime/superopt_trial.h"
 
 namespace tegula {
 
@@ -80,10 +82,27 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
   const PlanningFor planning(plan);
   ask(passes, plan, planning);
   passes.pass.recomputed = &out.recomputed;
+  std::optional<MachineTrial> trial;
+  Superoptimise superopt{.seconds = options.superopt_seconds,
+                         .passes = options.passes.passes,
+                         .found = &out.rewritten};
+  if (options.superopt_seconds > 0) {
+    passes.pass.superopt = &superopt;
+    // A machine that is not here is priced, not timed.
+    const Target& t = plan.target;
+    if (t.device == DeviceKind::kCpu && t.runs_on(Target::this_cpu(t.n_threads)).ok())
+      superopt.trial = &trial.emplace(options);
+  }
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   auto start = Clock::now();
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));
   out.passes_ms = ms_since(start);
+  if (superopt.seconds > 0) {
+    const auto lines = out.rewritten.lines();
+    out.notes.insert(out.notes.end(), lines.begin(), lines.end());
+  }
+  if (const Status st = trial ? trial->save() : Status(); !st.ok())
+    out.notes.push_back(cat("rewritings are not kept: ", st.error().message));
   start = Clock::now();
   out.plan = TEGULA_TRY(plan_rewritten(module, function, plan, least));
   out.plan_ms = ms_since(start);

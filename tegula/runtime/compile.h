@@ -8,6 +8,7 @@
 #include "tegula/passes/partition.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/split.h"
+#include "tegula/passes/superopt/search.h"
 #include "tegula/plan/program.h"
 #include "tegula/runtime/tuner.h"
 
@@ -17,6 +18,7 @@ struct CompileOptions {
   PipelineOptions passes;
   PlanOptions plan;
   TuneOptions tune;
+  double superopt_seconds = 0;  // how long blocks are searched for faster ones; 0: not at all
 };
 
 struct Compiled {
@@ -26,6 +28,7 @@ struct Compiled {
   double plan_ms = 0;
   double tune_ms = 0;
   std::vector<Recomputed> recomputed;  // without a budget: what is cheaper computed twice
+  superopt::Found rewritten;           // what --superopt found
   std::vector<std::string> notes;      // of the tuner, for people
 };
 

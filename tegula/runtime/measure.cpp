@@ -144,6 +144,12 @@ Result<std::vector<StepStats>> Measurement::time_steps(int times) {
   return stats;
 }
 
+Result<double> Measurement::time_once() {
+  const double start = kernel_seconds(rank_->pool);
+  TEGULA_TRY(run_once());
+  return kernel_seconds(rank_->pool) - start;
+}
+
 Result<Measured> Measurement::run() {
   Measured out;
   for (int i = 0; i < 2; ++i) {  // warm up, and count

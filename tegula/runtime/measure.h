@@ -38,6 +38,8 @@ class Measurement {
   static Result<Measurement> create(std::shared_ptr<const Plan> plan, Rank& rank,
                                     const MeasureOptions& options, int64_t integers_below = 1);
   Result<Measured> run();
+  // One more run's seconds.
+  Result<double> time_once();
   // One more run, `times` times, with what each step of the plan took on average.
   Result<std::vector<StepStats>> time_steps(int times);
   // The parameter's value in each set; none: there is no such parameter.

@@ -41,6 +41,7 @@ struct RunnerOptions {
   // Where weights lie in blocks, products are of activations in bytes, summed exactly; else of f32.
   bool quantises_activations = true;
   TuneOptions tune;
+  double superopt_seconds = 0;            // CompileOptions
   std::optional<DType> cache_dtype = {};  // of keys and values; none: dtype
   bool has_lse = false;                   // what log-probabilities need is computed, too
 };

@@ -59,6 +59,7 @@ struct TrainConfig {
   int threads = 0;                 // of each rank; 0: all cores, shared out
   std::string tune = "off";        // off, quick, full: runtime/tuner.h
   std::string tune_cache;          // directory of tunings; "": the user's cache
+  double superopt = 0;             // seconds of searching for faster blocks: passes/superopt
   std::string timeline;            // HTML file that shows when each of a step's ops ran; "": none
   std::string transport;           // shm, tcp, mpi: what is between processes; "": what there is
   std::string address;             // where those of tcp meet: comm/join.h

@@ -63,6 +63,7 @@ std::string settings_toml(const TrainConfig& c) {
   if (c.zero > 0) out.add("zero", c.zero);
   out.add("device", c.device), out.add("threads", c.threads), out.add("tune", c.tune);
   if (!c.tune_cache.empty()) out.add("tune-cache", c.tune_cache);
+  if (c.superopt > 0) out.add("superopt", c.superopt);
   if (!c.passes.empty()) out.add("passes", c.passes);
   return out.text();
 }

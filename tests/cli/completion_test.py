@@ -22,7 +22,7 @@ class Bash(CliTest):
     def test_commands_flags_and_values(self):
         self.assertEqual(sorted(self.complete("tegula ")), sorted(self.commands()))
         self.assertEqual(self.complete("tegula tr"), ["train"])
-        self.assertEqual(sorted(self.complete("tegula bench g")), ["gemm", "generate"])
+        self.assertEqual(sorted(self.complete("tegula bench g")), ["gemm", "generate", "graph"])
         self.assertIn("--weight-decay", self.complete("tegula train --w"))
         self.assertNotIn("--lr", self.complete("tegula plan --l"))
         self.assertIn("--causal", self.complete("tegula bench attention --c"))
@@ -67,7 +67,7 @@ class OtherShells(CliTest):
             return [row.split("\t")[0] for row in done.stdout.splitlines()]
         self.assertIn("train", complete("tegula "))
         self.assertEqual(complete("tegula train --weight-d"), ["--weight-decay"])
-        self.assertEqual(sorted(complete("tegula bench g")), ["gemm", "generate"])
+        self.assertEqual(sorted(complete("tegula bench g")), ["gemm", "generate", "graph"])
         self.assertEqual(complete("tegula train --optimizer ad"), ["adamw"])
         self.assertEqual(complete("tegula plan --lr"), [])
 

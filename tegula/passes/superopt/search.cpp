@@ -1,0 +1,341 @@
+#include "tegula/passes/superopt/search.h"
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "tegula/base/algorithm.h"
+#include "tegula/cost/calls.h"
+#include "tegula/ir/hash.h"
+#include "tegula/passes/pipeline.h"
+#include "tegula/passes/superopt/blocks.h"
+#include "tegula/passes/superopt/match.h"
+#include "tegula/passes/superopt/program.h"
+
+namespace tegula {
+extern const PassDef views_pass, cse_pass, dce_pass;
+}  // namespace tegula
+
+namespace tegula::superopt {
+
+extern const char* const kNamedRules;
+
+const std::vector<Rule>& named_rules() {
+  static const std::vector<Rule> rules = [] {
+    auto parsed = parse_rules(kNamedRules, "named.rules");
+    TEGULA_CHECK(parsed.ok(), parsed.ok() ? "" : parsed.error().message);
+    return std::move(*parsed);
+  }();
+  return rules;
+}
+
+bool keeps_order(const Rule& rule) {
+  const auto at = rule.notes.find("class");
+  return at != rule.notes.end() && at->second == "exact";
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+// A move: a rule at one place, or wherever it fits, again and again.
+struct Move {
+  size_t rule = 0, place = 0;
+  bool is_everywhere = false;
+};
+constexpr size_t kMostTimes = 64;
+// A rewriting that is timed must be so much faster than nothing: times differ by less from run to
+// run.
+constexpr double kLeastGain = 1.03;
+constexpr double kShareOfTiming = 0.4;  // of the budget; as much is searched
+
+struct Candidate {
+  Module module;  // function 0
+  double price = 0;
+  std::map<size_t, int64_t> times;  // by rule
+  std::string moves;                // "rule.place …", kEverywhere for the place
+};
+
+class BlockSearch {
+ public:
+  BlockSearch(const PassOptions& options, Found& found) : options_(options), found_(found) {
+    inner_.pass = options, inner_.passes = options.superopt->passes;
+    inner_.pass.superopt = nullptr, inner_.pass.recomputed = nullptr;
+    inner_.pass.memory_bytes = 0, inner_.pass.remat = Remat::kNone;
+  }
+
+  // The best candidates, the block itself first and the rest by price.
+  Result<std::vector<Candidate>> run(const Module& block, double seconds) {
+    const auto start = Clock::now();
+    Candidate first{block, 0, {}, ""};
+    TEGULA_TRY(tidy(first.module));
+    first.price = TEGULA_TRY(price(first.module));
+    std::set<uint64_t> seen = {hash_of(first.module, first.module[0])};
+    std::multimap<double, Candidate> queue;
+    std::vector<Candidate> best;  // without the first
+    double least = first.price;
+    queue.emplace(first.price, first);
+    while (!queue.empty() && !found_.is_spent) {
+      const Candidate from = std::move(queue.begin()->second);
+      queue.erase(queue.begin());
+      if (from.price > options_.superopt->alpha * least) break;
+      for (const Move& move : moves(from.module)) {
+        if (since(start) > seconds) {
+          found_.is_spent = true;
+          break;
+        }
+        Candidate next = from;
+        if (!apply_move(next, move)) continue;
+        if (!seen.insert(hash_of(next.module, next.module[0])).second) continue;
+        ++found_.n_candidates;
+        const auto priced = price(next.module);
+        if (!priced.ok()) continue;  // an op may refuse these sizes
+        next.price = *priced;
+        least = std::min(least, next.price);
+        if (next.price < first.price) keep(best, next);
+        if (next.price <= options_.superopt->alpha * least)
+          queue.emplace(next.price, std::move(next));
+      }
+    }
+    best.insert(best.begin(), std::move(first));
+    return best;
+  }
+
+  // The candidate that these moves make of the block; none: they are of other rules.
+  std::optional<Candidate> replay(const Module& block, std::string_view text) {
+    Candidate c{block, 0, {}, ""};
+    if (!tidy(c.module).ok()) return {};
+    while (!text.empty()) {
+      const size_t end = std::min(text.find(' '), text.size());
+      const std::string word(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+      const size_t colon = word.find(':');
+      if (colon == std::string::npos) return {};
+      Move move;
+      while (move.rule < named_rules().size() &&
+             named_rules()[move.rule].name != word.substr(0, colon))
+        ++move.rule;
+      if (move.rule == named_rules().size()) return {};
+      move.is_everywhere = word.substr(colon + 1) == "all";
+      if (!move.is_everywhere)
+        move.place = static_cast<size_t>(std::strtoull(word.c_str() + colon + 1, nullptr, 10));
+      if (!is_allowed(named_rules()[move.rule]) || !apply_move(c, move)) return {};
+    }
+    const auto priced = price(c.module);
+    if (!priced.ok()) return {};
+    c.price = *priced;
+    return c;
+  }
+
+ private:
+  bool is_allowed(const Rule& rule) const {
+    return options_.mode == Mode::kFast || keeps_order(rule);
+  }
+
+  void keep(std::vector<Candidate>& best, const Candidate& c) const {
+    const auto at = std::find_if(best.begin(), best.end(),
+                                 [&](const Candidate& b) { return b.price > c.price; });
+    best.insert(at, c);
+    if (best.size() > options_.superopt->n_timed) best.pop_back();
+  }
+
+  static Status tidy(Module& m) {
+    for (const PassDef* pass : {&views_pass, &cse_pass, &dce_pass})
+      TEGULA_TRY(run_pass(m, 0, *pass));
+    return {};
+  }
+
+  Result<double> price(const Module& of) const {
+    Module m = of;
+    TEGULA_TRY(run_passes(m, 0, inner_));
+    return price_of_calls(*options_.target, m, m[0]);
+  }
+
+  // Each rule wherever it fits, and at one of each kind of place.
+  std::vector<Move> moves(const Module& m) const {
+    std::vector<Move> all;
+    for (size_t r = 0; r < named_rules().size(); ++r) {
+      if (!is_allowed(named_rules()[r])) continue;
+      const auto found = find_matches(m, m[0], named_rules()[r], kMostTimes);
+      if (!found.empty()) all.push_back({r, 0, true});  // one may make room for the next
+      std::set<std::string> seen;
+      for (size_t k = 0; k < found.size(); ++k)
+        if (seen.insert(found[k].key()).second) all.push_back({r, k, false});
+    }
+    return all;
+  }
+
+  bool apply_move(Candidate& c, const Move& move) const {
+    const Rule& rule = named_rules()[move.rule];
+    size_t times = 0;
+    for (size_t skip = move.place; times < kMostTimes;) {
+      const auto found = find_matches(c.module, c.module[0], rule, skip + 1);
+      if (skip >= found.size()) break;
+      auto next = apply(c.module, c.module[0], rule, found[skip]);
+      if (!next) {
+        if (!move.is_everywhere) return false;
+        ++skip;
+        continue;
+      }
+      c.module[0] = std::move(*next);
+      ++times;
+      if (!move.is_everywhere) break;
+    }
+    if (times == 0 || !tidy(c.module).ok()) return false;
+    c.times[move.rule] += static_cast<int64_t>(times);
+    c.moves += cat(c.moves.empty() ? "" : " ", rule.name, ":",
+                   move.is_everywhere ? "all" : cat(move.place));
+    return true;
+  }
+
+  const PassOptions& options_;
+  Found& found_;
+  PipelineOptions inner_;
+};
+
+// Blocks that are alike, and what became of them.
+struct Kind {
+  std::vector<const Block*> blocks;
+  Module module;
+};
+
+class Superoptimiser {
+ public:
+  Superoptimiser(Module& module, Function& f, const PassOptions& options)
+      : module_(module), f_(f), options_(options), how_(*options.superopt) {}
+
+  Result<bool> run() {
+    const auto start = Clock::now();
+    const std::vector<Block> blocks = blocks_of(module_, f_);
+    std::map<uint64_t, Kind> kinds;
+    for (const Block& b : blocks) {
+      Module m = TEGULA_TRY(extract(module_, f_, b));
+      const uint64_t hash = hash_of(m, m[0]);
+      Kind& kind = kinds[hash];
+      if (kind.blocks.empty()) kind.module = std::move(m);
+      kind.blocks.push_back(&b);
+    }
+    found_.n_blocks = static_cast<int64_t>(blocks.size());
+    found_.n_distinct = static_cast<int64_t>(kinds.size());
+    std::vector<Replacement> replaced;
+    size_t left = kinds.size();
+    for (auto& [hash, kind] : kinds) {
+      const double budget =
+          std::max(0.0, how_.seconds - since(start)) / static_cast<double>(left--);
+      if (!TEGULA_TRY(improve(hash, kind, budget))) continue;
+      for (const Block* b : kind.blocks) replaced.push_back({b, &kind.module});
+    }
+    found_.seconds = since(start);
+    found_.n_changed = static_cast<int64_t>(replaced.size());
+    if (!replaced.empty()) {
+      Function out = TEGULA_TRY(replace(module_, f_, replaced));
+      f_ = std::move(out);
+    }
+    if (how_.found) *how_.found = std::move(found_);
+    return !replaced.empty();
+  }
+
+ private:
+  Result<bool> improve(uint64_t hash, Kind& kind, double budget) {
+    BlockSearch search(options_, found_);
+    const bool was_spent = std::exchange(found_.is_spent, false);
+    // What is kept depends on the mode and the rules' text, too.
+    const uint64_t key = mix(mix(hash, options_.mode == Mode::kFast), hash_of(kNamedRules));
+    std::vector<Candidate> all;
+    std::string kept = how_.trial ? how_.trial->recall(key) : "";
+    if (kept == "-") return ++found_.n_recalled, found_.is_spent = was_spent, false;
+    if (!kept.empty()) {
+      if (auto c = search.replay(kind.module, kept)) {
+        take(kind, std::move(*c));
+        return ++found_.n_recalled, found_.is_spent = was_spent, true;
+      }
+    }
+    const double for_timing = how_.trial ? kShareOfTiming * budget : 0;
+    all = TEGULA_TRY(search.run(kind.module, how_.trial ? for_timing : budget));
+    const bool is_whole = !found_.is_spent;
+    found_.is_spent |= was_spent;
+    size_t best = all.size() > 1 ? 1 : 0;
+    if (how_.trial && best > 0) best = TEGULA_TRY(fastest(kind, all, for_timing));
+    if (how_.trial && found_.failure.empty() && (is_whole || best > 0))
+      how_.trial->keep(key, best ? all[best].moves : "-");
+    if (best == 0) return false;
+    const auto n = static_cast<double>(kind.blocks.size());
+    found_.priced_before_s += n * all[0].price, found_.priced_after_s += n * all[best].price;
+    take(kind, std::move(all[best]));
+    return true;
+  }
+
+  Result<size_t> fastest(const Kind& kind, const std::vector<Candidate>& all, double seconds) {
+    std::vector<Module> modules;
+    for (const Candidate& c : all) modules.push_back(c.module);
+    const auto timed = how_.trial->time(modules, seconds);
+    if (!timed.ok()) return found_.failure = timed.error().message, size_t{0};
+    size_t best = 0;
+    for (size_t k = 1; k < timed->size(); ++k)
+      if ((*timed)[k].times_faster > std::max(kLeastGain, (*timed)[best].times_faster) &&
+          (options_.mode == Mode::kFast || (*timed)[k].has_bits_of_first))
+        best = k;
+    if (best == 0) return best;
+    const auto n = static_cast<double>(kind.blocks.size());
+    found_.timed_before_s += n * (*timed)[0].seconds;
+    found_.timed_after_s += n * (*timed)[best].seconds;
+    return best;
+  }
+
+  void take(Kind& kind, Candidate c) {
+    for (const auto& [r, times] : c.times) {
+      const Rule& rule = named_rules()[r];
+      auto at = std::find_if(found_.rules.begin(), found_.rules.end(),
+                             [&](const TakenRule& t) { return t.name == rule.name; });
+      if (at == found_.rules.end()) at = found_.rules.insert(at, {rule.name, 0, keeps_order(rule)});
+      at->times += times * static_cast<int64_t>(kind.blocks.size());
+    }
+    kind.module = std::move(c.module);
+  }
+
+  Module& module_;
+  Function& f_;
+  const PassOptions& options_;
+  const Superoptimise& how_;
+  Found found_;
+};
+
+// Four digits.
+std::string number(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", x);
+  return text;
+}
+
+}  // namespace
+
+Result<bool> superoptimise(Module& module, Function& f, const PassOptions& options) {
+  return Superoptimiser(module, f, options).run();
+}
+
+std::vector<std::string> Found::lines() const {
+  std::vector<std::string> out = {
+      cat("superopt: ", n_blocks, " blocks, ", n_distinct, " distinct, ", n_candidates,
+          " candidates in ", number(seconds), " s",
+          n_recalled > 0 ? cat(", ", n_recalled, " known from before") : "")};
+  if (is_spent) out.emplace_back("superopt: the budget is spent: this is the best so far");
+  if (!failure.empty()) out.push_back(cat("superopt: not timed, so not taken: ", failure));
+  if (rules.empty()) out.emplace_back("superopt: no rule makes any block faster");
+  for (const TakenRule& r : rules)
+    out.push_back(cat("superopt: ", r.name, " ", r.times, " times, ",
+                      r.keeps_order ? "bits kept" : "sums in another order"));
+  if (priced_before_s > 0)
+    out.push_back(cat("superopt: ", n_changed, " blocks priced ", number(1e3 * priced_before_s),
+                      " ms, now ", number(1e3 * priced_after_s)));
+  if (timed_before_s > 0)
+    out.push_back(cat("superopt: timed ", number(1e3 * timed_before_s), " ms, now ",
+                      number(1e3 * timed_after_s), ": ", number(timed_before_s / timed_after_s),
+                      " x"));
+  return out;
+}
+
+}  // namespace tegula::superopt

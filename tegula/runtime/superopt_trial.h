@@ -1,0 +1,29 @@
+// Times what the superoptimiser makes of a block on this machine, compares its bits, and keeps what
+// was found by the block's hash, so that the next search knows it: DIRECTORY/superopt-HASH.json.
+#pragma once
+
+#include "tegula/io/machine_file.h"
+#include "tegula/passes/superopt/search.h"
+#include "tegula/runtime/compile.h"
+
+namespace tegula {
+
+class MachineTrial final : public superopt::Trial {
+ public:
+  // Candidates are compiled as `options` say, without tuning; the file lies where tunings do.
+  explicit MachineTrial(const CompileOptions& options);
+
+  // Medians of interleaved rounds; bits with an infinity, a NaN and −0 among random inputs.
+  Result<std::vector<Timed>> time(std::span<const Module> candidates, double seconds) override;
+  std::string recall(uint64_t block) override;
+  void keep(uint64_t block, const std::string& text) override;
+  Status save() const;
+
+ private:
+  CompileOptions options_;
+  std::string path_, machine_;
+  Json kept_ = Json::object();
+  bool is_changed_ = false;
+};
+
+}  // namespace tegula

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""tegula … --superopt: blocks rewritten by proven rules, where that is faster; and said."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+from case import INPUT, USAGE, CliTest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL = ("--n-layers", 2, "--d-model", 32, "--n-heads", 2, "--batch", 2, "--seqlen", 16, "--threads", 1)
+
+
+class Superopt(CliTest):
+    def of(self, *arguments):
+        return json.loads(self.expect_ok(self.run_tool(*arguments)).stdout.splitlines()[-1])
+
+    def graph(self, *arguments):
+        text = subprocess.run([sys.executable, ROOT / "bench/graphs.py", *map(str, arguments)], check=True,
+                              capture_output=True, text=True).stdout
+        path = self.dir / f"{arguments[0]}.tg"
+        path.write_text(text)
+        return path
+
+    def bench(self, *arguments):
+        return self.of("bench", "graph", *arguments, "--json", "--threads", 1, "--repeats", 3,
+                         "--tune-cache", self.dir / "cache")
+
+    def test_rules_are_named_and_kept_for_the_next_time(self):
+        path = self.graph("nasrnn", "steps=4", "batch=8", "width=256")
+        first = self.bench(path, "--superopt", 4)
+        self.assertIn("products_with_one_weight", [r["name"] for r in first["rules"]])
+        for rule in first["rules"]:
+            self.assertIn(rule["order"], ("kept", "changed"))
+            self.assertGreater(rule["times"], 0)
+        self.assertLess(first["priced_ms"][1], first["priced_ms"][0])
+        self.assertLess(first["timed_ms"][1], first["timed_ms"][0])
+        again = self.bench(path, "--superopt", 4)
+        self.assertEqual(again["candidates"], 0)
+        self.assertEqual(again["rules"], first["rules"])
+
+    def test_nothing_to_win_and_a_budget_that_is_spent_are_said(self):
+        self.assertEqual(self.bench(self.graph("attention"), "--superopt", 1)["rules"], [])
+        spent = self.bench(self.graph("resnext", "size=4", "channels=16", "width=4"), "--superopt", 0.001)
+        self.assertTrue(spent["is_budget_spent"])
+
+    def test_a_step_is_trained_with_the_same_bits_in_mode_exact(self):
+        weights = []
+        for flags in ((), ("--superopt", 1, "--tune-cache", self.dir / "cache")):
+            out = self.dir / f"run{len(weights)}"
+            self.expect_ok(self.train("--mode", "exact", "--out", out, *flags))
+            weights.append(self.weights(out)["model.safetensors"])
+        self.assertEqual(weights[0], weights[1])
+
+    def test_plans_say_what_was_taken(self):
+        plan = self.of("plan", *SMALL, "--superopt", 1, "--json")
+        self.assertIsInstance(plan["rules"], list)
+        self.assertIn("superopt: ", self.run_tool("plan", *SMALL, "--superopt", 1).stdout)
+
+    def test_bad_input(self):
+        self.expect_error(self.run_tool("bench", "graph", self.dir / "none.tg"), INPUT, "none.tg")
+        path = self.dir / "bad.tg"
+        path.write_text('func 0 "f" {\n  %0 = nothing() : f32[1]\n}\n')
+        self.expect_error(self.run_tool("bench", "graph", path), INPUT, "bad.tg", "2:")
+        self.expect_error(self.run_tool("plan", *SMALL, "--mesh", "dp=2", "--superopt", 1), USAGE, "--superopt", "--mesh")
+        self.expect_error(self.run_tool("plan", *SMALL, "--superopt", "soon"), USAGE, "--superopt")
+
+
+if __name__ == "__main__":
+    unittest.main()

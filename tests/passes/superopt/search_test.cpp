@@ -1,0 +1,242 @@
+// The named rules are true; the search takes them where they pay, and what it makes computes the
+// same.
+#include "tegula/passes/superopt/search.h"
+
+#include "tegula/base/philox.h"
+#include "tegula/cost/calls.h"
+#include "tegula/ops/conv.h"
+#include "tegula/passes/superopt/blocks.h"
+#include "tegula/passes/superopt/evaluate.h"
+#include "tegula/passes/superopt/match.h"
+#include "tegula/passes/superopt/prove.h"
+#include "tests/passes/passes.h"
+
+namespace tegula {
+namespace {
+
+using superopt::Found;
+constexpr DType F = DType::kF32;
+
+TEST(NamedRules, AreProvenAndNotRefuted) {
+  EXPECT_GE(superopt::named_rules().size(), 20u);
+  for (const superopt::Rule& rule : superopt::named_rules()) {
+    const superopt::Proof proof = superopt::prove(rule);
+    EXPECT_TRUE(proof.is_proven) << rule.name << ": " << proof.failure;
+    EXPECT_FALSE(superopt::is_refuted(rule, 20, 1)) << rule.name;
+    EXPECT_TRUE(rule.notes.contains("class")) << rule.name;
+  }
+}
+
+struct Net {
+  Module m;
+  Builder b{m, "f"};
+  Var in(const char* name, Shape s) { return b.param(name, {F, s}); }
+  Var w(const std::string& name, Shape s) { return b.weight(name, {F, s}); }
+};
+
+struct Searched {
+  Found found;
+  bool changed = false;
+};
+// Passes are left out, so that the search must find what they do.
+Searched search(Module& m, FuncId f, Mode mode = Mode::kExact, double seconds = 5,
+                superopt::Trial* trial = nullptr) {
+  Searched s;
+  Superoptimise how{.seconds = seconds, .passes = "-qkv_concat,-qkv_grads", .trial = trial};
+  how.found = &s.found;
+  PassOptions o;
+  o.mode = mode, o.superopt = &how;
+  const Function before = m[f];
+  s.changed = run(m, f, "superopt", o);
+  if (mode == Mode::kExact) expect_same_bits(m, before, m[f]);
+  return s;
+}
+
+void expect_near(const Module& m, const Function& before, const Function& after, double bound) {
+  const std::vector<HostTensor> in = random_inputs(m, before, 1);
+  const auto a = interpret(m, before, in, Arithmetic::kNaive, some_extents(m));
+  const auto b = interpret(m, after, in, Arithmetic::kNaive, some_extents(m));
+  ASSERT_TRUE(a.ok() && b.ok());
+  for (size_t r = 0; r < a->size(); ++r) {
+    ASSERT_EQ((*a)[r].type.shape, (*b)[r].type.shape);
+    for (int64_t i = 0; i < (*a)[r].numel(); ++i)
+      ASSERT_NEAR((*a)[r].at(i), (*b)[r].at(i), bound) << "result " << r << ", " << i;
+  }
+}
+
+TEST(Superopt, GetsThePlanOfQkvConcatBack) {
+  for (const bool in_rows : {false, true}) {
+    Net n;
+    const Var x = n.in("x", {4, 64, 16});
+    for (const char* name : {"q", "k", "v"})
+      n.b.result(name, in_rows ? dot("b m k, n k -> b m n", x, n.w(name, {8, 16}))
+                               : dot("b m k, k n -> b m n", x, n.w(name, {16, 8})));
+    const FuncId f = finish(n.b);
+    const Searched s = search(n.m, f);
+    EXPECT_TRUE(s.changed);
+    EXPECT_EQ(count(n.m[f], dot_op), 1);
+    EXPECT_EQ(count(n.m[f], concat_op), 1);
+    ASSERT_EQ(s.found.rules.size(), 1u);
+    EXPECT_EQ(s.found.rules[0].times, 2);
+    EXPECT_TRUE(s.found.rules[0].keeps_order);
+  }
+}
+
+TEST(Superopt, GetsThePlanOfQkvGradsBack) {
+  Net n;
+  const Var x = n.in("x", {8, 64, 32});
+  Var sum;
+  n.b.set_phase(Phase::kBackward);
+  for (int i = 0; i < 3; ++i) {
+    const Var d = n.in(cat("d", i).c_str(), {8, 64, 8}), w = n.w(cat("w", i), {8, 32});
+    const Var part = dot("b s n, n k -> b s k", d, w);
+    sum = sum.valid() ? sum + part : part;
+    n.b.result(cat("dw", i), dot("b s k, b s n -> n k", x, d));
+  }
+  n.b.result("dx", sum);
+  const FuncId f = finish(n.b);
+  const Function before = n.m[f];
+  const Searched s = search(n.m, f, Mode::kFast);
+  EXPECT_TRUE(s.changed);
+  EXPECT_EQ(count(n.m[f], dot_op), 2);
+  expect_near(n.m, before, n.m[f], 1e-3);
+  // Sums of other lengths are not for mode exact.
+  Module again = n.m;
+  again[f] = before;
+  for (const auto& rule : search(again, f).found.rules) EXPECT_TRUE(rule.keeps_order) << rule.name;
+}
+
+TEST(Superopt, FoldsNormsIntoConvolutions) {
+  Net n;
+  const Var x = n.in("x", {2, 4, 8, 8});
+  ConvOptions same;
+  same.lo = same.hi = {1, 1};
+  const Var y = conv(x, n.w("w", {6, 4, 3, 3}), same);
+  const Var mean = n.w("mean", {1, 6, 1, 1}), scale = n.w("scale", {1, 6, 1, 1});
+  n.b.result("y", (y - mean) * scale);
+  const FuncId f = finish(n.b);
+  const auto all = superopt::named_rules();
+  const auto rule = std::find_if(all.begin(), all.end(), [](const superopt::Rule& r) {
+    return r.name == "normalised_convolution";
+  });
+  ASSERT_NE(rule, all.end());
+  const auto found = superopt::find_matches(n.m, n.m[f], *rule);
+  ASSERT_EQ(found.size(), 1u);
+  const auto after = superopt::apply(n.m, n.m[f], *rule, found[0]);
+  ASSERT_TRUE(after);
+  expect_near(n.m, n.m[f], *after, 1e-3);
+}
+
+TEST(Superopt, LeavesWhatDependsOnWhatItWouldReplace) {
+  Net n;
+  const Var x = n.in("x", {64, 16});
+  const Var y = dot("m k, k n -> m n", x, n.w("a", {16, 16}));
+  n.b.result("z", dot("m k, k n -> m n", x, slice(y, 0, 0, 16)));
+  const FuncId f = finish(n.b);
+  EXPECT_FALSE(search(n.m, f).changed);
+}
+
+TEST(Superopt, AlikeBlocksOnceAndEachReplaced) {
+  Net n;
+  Var x = n.in("x", {256, 16});
+  for (int i = 0; i < 6; ++i) {
+    Scope layer(n.b, cat("layers.", i));
+    const Var a = dot("m k, k n -> m n", x, n.w(cat("a", i), {16, 16}));
+    const Var b = dot("m k, k n -> m n", x, n.w(cat("b", i), {16, 16}));
+    x = a * b;
+  }
+  n.b.result("y", x);
+  const FuncId f = finish(n.b);
+  const Searched s = search(n.m, f);
+  EXPECT_EQ(s.found.n_blocks, 6);
+  EXPECT_EQ(s.found.n_distinct, 1);
+  EXPECT_EQ(count(n.m[f], dot_op), 6);
+  EXPECT_EQ(n.m.scopes[n.m[f].producer(n.m[f].results[0].value)->origin.scope], "layers.5");
+}
+
+TEST(Superopt, SaysThatThereIsNothingAndThatTheBudgetIsSpent) {
+  Net n;
+  const Var x = n.in("x", {16, 16});
+  n.b.result("y", dot("m k, k n -> m n", x, n.w("w", {16, 16})));
+  const FuncId f = finish(n.b);
+  const Searched none = search(n.m, f);
+  EXPECT_FALSE(none.changed);
+  EXPECT_EQ(none.found.lines().back(), "superopt: no rule makes any block faster");
+  Net m;
+  const Var z = m.in("x", {256, 16});
+  for (int i = 0; i < 4; ++i)
+    m.b.result(cat("y", i), dot("m k, k n -> m n", z, m.w(cat("w", i), {16, 16})));
+  const FuncId g = finish(m.b);
+  const Searched spent = search(m.m, g, Mode::kExact, 1e-9);
+  EXPECT_TRUE(spent.found.is_spent);
+  EXPECT_EQ(spent.found.lines()[1], "superopt: the budget is spent: this is the best so far");
+}
+
+// A machine on which candidates are slower, or have other bits.
+struct Fake : superopt::Trial {
+  double times_faster = 1.5;
+  bool same = true;
+  int64_t kept = 0;
+  Result<std::vector<Timed>> time(std::span<const Module> all, double) override {
+    std::vector<Timed> out(all.size(), {1, times_faster, same});
+    out[0] = {1, 1, true};
+    return out;
+  }
+  std::string recall(uint64_t) override { return ""; }
+  void keep(uint64_t, const std::string& text) override { kept += text != "-"; }
+};
+
+TEST(Superopt, TakesOnlyWhatTheMachineConfirms) {
+  const auto with = [](Fake trial) {
+    Net n;
+    const Var x = n.in("x", {4, 64, 16});
+    for (const char* name : {"q", "k", "v"})
+      n.b.result(name, dot("b m k, k n -> b m n", x, n.w(name, {16, 8})));
+    const FuncId f = finish(n.b);
+    const bool changed = search(n.m, f, Mode::kExact, 5, &trial).changed;
+    EXPECT_EQ(changed, trial.kept == 1);
+    return changed;
+  };
+  EXPECT_TRUE(with({}));
+  Fake slower, other_bits;
+  slower.times_faster = 1.01, other_bits.same = false;
+  EXPECT_FALSE(with(slower));
+  EXPECT_FALSE(with(other_bits));
+}
+
+// Products of a few values in all orders, sums, slices and concatenations.
+TEST(Superopt, RandomGraphsComputeTheSame) {
+  int n_changed = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Net n;
+    uint64_t drawn = 0;
+    const auto below = [&](size_t k) { return philox_bits(seed, 7, drawn++) % k; };
+    std::vector<Var> rows = {n.in("x", {32, 8}), n.in("y", {32, 8})};
+    std::vector<Var> weights = {n.w("a", {8, 8}), n.w("b", {8, 8}), n.w("c", {8, 8})};
+    for (int i = 0; i < 8; ++i) {
+      const Var u = rows[below(rows.size())], v = rows[below(rows.size())];
+      const Var w = weights[below(3)];
+      switch (below(4)) {
+        case 0:
+          rows.push_back(u + v);
+          break;
+        case 1:
+          rows.push_back(tanh(u));
+          break;
+        default:
+          rows.push_back(dot("m k, k n -> m n", u, w));
+      }
+    }
+    for (size_t k = 2; k < rows.size(); ++k) n.b.result(cat("r", k), rows[k]);
+    const FuncId f = finish(n.b);
+    const Module start = n.m;
+    n_changed += search(n.m, f).changed;  // compares bits
+    Module fast = start;
+    search(fast, f, Mode::kFast);
+    expect_near(fast, start[f], fast[f], 0.02);
+  }
+  EXPECT_GT(n_changed, 20);
+}
+
+}  // namespace
+}  // namespace tegula
