@@ -1,5 +1,5 @@
 // `tegula pet`: where two programs differ, by a few positions a box, and the second corrected.
-#include "tegula/passes/superopt/pet.h"
+#include "tools/rules/pet/pet.h"
 
 #include <cstdio>
 

@@ -24,25 +24,25 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
-    "tegula/base": 2_385,  # with what lies in tegula/ itself
+    "tegula/base": 2_390,  # with what lies in tegula/ itself
     "tegula/ir": 3_685,
     "tegula/ops": 12_515,
     "tegula/tile": 1_390,
     "tegula/kernels": 530,  # their own headers, without KERNELS
-    "tegula/cost": 790,
-    "tegula/passes": 8_705,
-    "tegula/passes/superopt": 3_255,
+    "tegula/cost": 830,
+    "tegula/passes": 8_725,
+    "tegula/passes/superopt": 2_910,
     "tegula/plan": 5_960,
-    "tegula/planner": 8_925,
+    "tegula/planner": 8_910,
     "tegula/models": 5_995,
     "tegula/io": 3_615,
     "tegula/text": 8_130,
-    "tegula/runtime": 4_585,
+    "tegula/runtime": 4_740,
     "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_745,
+    "tegula/train": 4_750,
     "tegula/serve": 2_215,
     "tegula/report": 0,
-    "cli": 7_925,
+    "cli": 8_060,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

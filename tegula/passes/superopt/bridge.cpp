@@ -95,7 +95,7 @@ Extents extents_of(const Shape& s) {
 std::optional<Dim> dim_of_poly(const Module& module, const Poly& p) {
   if (p.is_const()) return Dim(p.constant());
   const std::vector<Symbol> symbols = p.symbols();
-  if (symbols.size() != 1 || !p.is_affine_in(symbols)) return {};
+  if (symbols.size() != 1 || !p.is_affine_in(symbols[0])) return {};
   const Poly scale = p.factor_of(symbols[0]);
   for (size_t k = 0; k < module.symbols.size(); ++k) {
     const auto id = static_cast<int32_t>(k);

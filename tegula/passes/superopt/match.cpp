@@ -108,7 +108,7 @@ class Matcher {
     for (const Symbol& x : free_)
       if (!is_bound(s, x) && known.has(x)) unknown = &x, ++n_unknown;
     if (n_unknown == 0) return known == v;
-    if (n_unknown > 1 || !known.is_affine_in({unknown, 1})) return s.later.emplace_back(p, v), true;
+    if (n_unknown > 1 || !known.is_affine_in(*unknown)) return s.later.emplace_back(p, v), true;
     const Poly by = known.factor_of(*unknown);
     if (by != Poly(1) && by != Poly(-1)) return s.later.emplace_back(p, v), true;
     s.symbols.emplace_back(*unknown, by * (v - known + by * Poly(*unknown)));

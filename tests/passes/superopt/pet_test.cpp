@@ -1,6 +1,6 @@
 // Boxes of programs that are right in part equal what brute force finds, and the correction is
 // right.
-#include "tegula/passes/superopt/pet.h"
+#include "tools/rules/pet/pet.h"
 
 #include <gtest/gtest.h>
 

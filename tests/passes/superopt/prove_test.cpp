@@ -1,4 +1,4 @@
-#include "tegula/passes/superopt/prove.h"
+#include "tools/rules/prove/prove.h"
 
 #include <gtest/gtest.h>
 

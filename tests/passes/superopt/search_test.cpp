@@ -8,8 +8,8 @@
 #include "tegula/passes/superopt/blocks.h"
 #include "tegula/passes/superopt/evaluate.h"
 #include "tegula/passes/superopt/match.h"
-#include "tegula/passes/superopt/prove.h"
 #include "tests/passes/passes.h"
+#include "tools/rules/generate/generate.h"
 
 namespace tegula {
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "tegula/passes/superopt/evaluate.h"
-#include "tegula/passes/superopt/prove.h"
+#include "tools/rules/prove/prove.h"
 
 namespace tegula::superopt {
 

@@ -31,8 +31,7 @@ struct Finder {
   static void solve(Instance& m, const Poly& pattern, const Poly& actual) {
     const std::vector<std::pair<Symbol, Poly>> by(m.symbols.begin(), m.symbols.end());
     for (const Symbol s : pattern.symbols())
-      if (!m.symbols.contains(s) && pattern.is_affine_in(s) &&
-          pattern.factor_of(s) == Poly(1))
+      if (!m.symbols.contains(s) && pattern.is_affine_in(s) && pattern.factor_of(s) == Poly(1))
         m.symbols.emplace(s, actual - (pattern - Poly(s)).substitute(by));
   }
   static bool unify(State& s, std::span<const Poly> pattern, std::span<const Poly> actual) {

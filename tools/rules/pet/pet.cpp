@@ -1,4 +1,4 @@
-#include "tegula/passes/superopt/pet.h"
+#include "tools/rules/pet/pet.h"
 
 #include <map>
 #include <set>

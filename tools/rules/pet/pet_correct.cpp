@@ -4,7 +4,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/dot_dims.h"
-#include "tegula/passes/superopt/pet.h"
+#include "tools/rules/pet/pet.h"
 
 namespace tegula::superopt {
 

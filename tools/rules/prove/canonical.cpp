@@ -3,7 +3,7 @@
 // i] have one text. Where names tie (an input twice) every choice is tried, and the least text is
 // taken.
 #include "tegula/base/algorithm.h"
-#include "tegula/passes/superopt/prove.h"
+#include "tools/rules/prove/prove.h"
 
 namespace tegula::superopt {
 

@@ -2,7 +2,7 @@
 // dropped, sums within functions decided.
 #pragma once
 
-#include "tegula/passes/superopt/prove.h"
+#include "tools/rules/prove/prove.h"
 
 namespace tegula::superopt {
 

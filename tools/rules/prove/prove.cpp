@@ -1,7 +1,7 @@
-#include "tegula/passes/superopt/prove.h"
+#include "tools/rules/prove/prove.h"
 
 #include "tegula/base/algorithm.h"
-#include "tegula/passes/superopt/simplify.h"
+#include "tools/rules/prove/simplify.h"
 
 namespace tegula::superopt {
 

@@ -1,4 +1,4 @@
-#include "tegula/passes/superopt/simplify.h"
+#include "tools/rules/prove/simplify.h"
 
 #include "tegula/base/algorithm.h"
 
