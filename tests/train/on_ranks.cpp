@@ -11,6 +11,7 @@
 #include "tegula/runtime/rank_group.h"
 #include "tegula/train/deal.h"
 #include "tegula/train/step.h"
+#include "tests/common/join_stores.h"
 
 namespace tegula {
 
