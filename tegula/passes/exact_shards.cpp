@@ -13,32 +13,6 @@ namespace tegula {
 
 namespace {
 
-// Does the value, which one node alone reads, pend over so many shards?
-bool pends(const Module& module, const Function& f, ValueId v, int64_t shards) {
-  const Node* n = f.producer(v);
-  if (!n || n->op == &dot_op || SumShards::of(n->attrs).outer != shards) return false;
-  if (n->op == &add_op) return true;
-  const LocalCall call(module, f, *n);
-  const auto map = dim_map(call.call());
-  if (!map.ok()) return false;
-  const int factor = outer_factor(*map);
-  return factor >= 0 &&
-         map->combine[static_cast<size_t>(factor)][v - n->output(0)] == Combine::kSum;
-}
-
-// Sums over the same shards are added shard by shard, before any is joined: a table's two uses.
-bool mark_add(const Module& module, Function& f, Node& n, const std::vector<uint32_t>& uses) {
-  const Node* first = f.producer(n.inputs[0]);
-  if (!first || n.inputs[0] == n.inputs[1]) return false;
-  const int64_t shards = SumShards::of(first->attrs).outer;
-  if (shards < 2) return false;
-  for (ValueId v : n.inputs)
-    if (uses[v] != 1 || !(f.type(v) == f.type(n.output())) || !pends(module, f, v, shards))
-      return false;
-  SumShards{shards}.put(n.attrs);
-  return true;
-}
-
 // A product over a batch and a sequence has cells. One over a batch alone, or over one sequence,
 // has shards of its k, if it is too short to have them anyway.
 bool mark_dot(const LocalCall& call, Node& n) {
@@ -67,14 +41,11 @@ SumShards shards_of_loss(const Type& x) {
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
   if (options.mode != Mode::kExact || !options.is_step || options.is_region) return false;
   bool changed = false;
-  const std::vector<uint32_t> uses = f.use_counts();
   for (Node& n : f.nodes) {
     if (n.phase == Phase::kUpdate || !n.regions.empty() || n.op->is_view || n.attrs.has(kSumShards))
       continue;
     const bool is_loss = n.op == &linear_cross_entropy_op;
-    if (n.op == &add_op) {
-      changed |= mark_add(module, f, n, uses);
-    } else if (n.op == &dot_op) {
+    if (n.op == &dot_op) {
       changed |= mark_dot(LocalCall(module, f, n), n);
     } else if (is_loss || !n.op->is_elementwise) {
       const SumShards shards =

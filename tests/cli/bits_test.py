@@ -1,5 +1,6 @@
-"""Training leaves the same bits for any number of threads and on every instruction set here: not
-printed numbers, but SHA-256 of all weights and of all of the optimizer's state."""
+"""Training leaves the same bits for any number of threads, on every instruction set here and without
+passes that keep them: not printed numbers, but SHA-256 of all weights and of all of the optimizer's
+state."""
 
 import hashlib
 import os
@@ -30,6 +31,10 @@ class Bits(CliTest):
         out = self.dir / f"{isa}-{threads}"
         self.expect_ok(self.run_tool("train", "--data", self.text, "--out", out, *RUN, *flags,
                                      "--threads", threads, env={**os.environ, "TEGULA_ISA": isa}))
+        return self.sums_of(out)
+
+    @staticmethod
+    def sums_of(out):
         return tuple(hashlib.sha256((out / "latest" / name).read_bytes()).hexdigest()
                      for name in ("model.safetensors", "optimizer.safetensors"))
 
@@ -45,6 +50,17 @@ class Bits(CliTest):
 
     def test_llama(self):
         self.check("--model", "llama", "--n-kv-heads", "2")
+
+    # A table that is embedding and head: without dce what its two gradients were is still there.
+    def test_exact_without_dce(self):
+        found = {}
+        for passes in ((), ("--passes=-dce",)):
+            out = self.dir / f"exact{len(passes)}"
+            self.expect_ok(self.run_tool(
+                "train", "--data", self.text, "--out", out, *RUN, "--mode", "exact", "--model",
+                "gpt2", "--tie-embeddings", "true", "--batch", "4", "--seqlen", "64", *passes))
+            found[passes] = self.sums_of(out)
+        self.assertEqual(*found.values())
 
 
 if __name__ == "__main__":

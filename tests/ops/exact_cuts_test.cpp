@@ -215,45 +215,6 @@ TEST_P(ExactCuts, KeepTheBits) {
         << op_.name << ", factor " << factor << ": no sample of it could be made large";
 }
 
-// Sums that are added before any are joined (a table that is embedding and head): each rank adds
-// its shards of both. With one row a rank nothing is left of the batch's shards but the sequence's.
-TEST_P(ExactCuts, KeepTheBitsOfSumsThatAreAdded) {
-  int64_t n_added = 0, n_rows = 0;
-  const auto try_sums = [&](const Case& x, const Case& y, int outer) {
-    auto exact = ExactCase::create_sum(x, y);
-    ASSERT_TRUE(exact.ok()) << x.name() << ": " << exact.error().message;
-    if (!*exact) return;
-    ++n_added;
-    for (const int64_t n : {2, 4, 8}) {
-      const Cut cut{outer, n};
-      if (!(*exact)->may_be_shards(cut)) continue;
-      const auto differs = (*exact)->differs({&cut, 1});
-      EXPECT_EQ(differs.ok() ? *differs : differs.error().message, "")
-          << cat(x.name(), ", ", x.in[0], ", its batch in ", n);
-    }
-  };
-  for (const Sample& sample : op_.samples()) {
-    if (!sample.expect_error.empty() || sample.regions) continue;
-    const auto map = dim_map(make_case(op_, sample, 1).call());
-    ASSERT_TRUE(map.ok()) << map.error().message;
-    const int outer = outer_factor(*map), inner = inner_factor(*map);
-    if (outer < 0 || !is_summed(*map, static_cast<size_t>(outer))) continue;
-    for (const int64_t batch : {2, 4, 6, 8})
-      for (const int64_t seqlen : {0, 256}) {  // 0: as it is
-        auto s = enlarged(op_, sample, outer, batch);
-        if (s && seqlen > 0) s = inner < 0 ? std::nullopt : enlarged(op_, *s, inner, seqlen);
-        if (!s) continue;
-        ++n_rows;
-        const Case x = make_case(op_, *s, 1), y = make_case(op_, *s, 2);
-        try_sums(x, y, outer);
-        const auto narrow_x = in_dtype(x, DType::kBF16), narrow_y = in_dtype(y, DType::kBF16);
-        if (narrow_x) try_sums(*narrow_x, *narrow_y, outer);
-      }
-  }
-  for (const OpDef* op : {&reduce_sum_op, &scatter_op, &linear_cross_entropy_bwd_op})
-    EXPECT_TRUE(op != &op_ || n_added > 0) << n_rows << " cases, none added shard by shard";
-}
-
 std::vector<const OpDef*> ops_on_one_rank() {
   std::vector<const OpDef*> ops;
   for (const OpDef* op : all_ops())
