@@ -6,9 +6,9 @@
 //
 //   Σ_p Σ_q op(cell p, q)      both in a binary tree over neighbours, wide, rounded once
 //
-// inner sums first (passes/sum_shards.h). An add that has them adds sums over the same outer
-// shards within each of these. `dot` has an attribute of its own besides, `k_shards`: equal
-// consecutive shards of all that it contracts, flattened; its kernels sum these in one launch.
+// inner sums first (passes/sum_shards.h). `dot` has an attribute of its own besides, `k_shards`:
+// equal consecutive shards of all that it contracts, flattened; its kernels sum these in one
+// launch.
 #pragma once
 
 #include <numeric>

@@ -40,7 +40,7 @@ bool has_no_order(DType dtype, Combine how) {
 }
 
 SumCut cut_of_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
-                  const std::vector<AxisSharding>& give, bool is_addend) {
+                  const std::vector<AxisSharding>& give) {
   if (cut.factor < 0) return SumCut::kPends;
   const bool sums =
       std::any_of(give.begin(), give.end(), [](const auto& s) { return s.is_pending(); });
@@ -60,7 +60,7 @@ SumCut cut_of_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut, int
   if (cut.factor == outer_factor(map))
     return shards.outer % n_ranks == 0 ? SumCut::kPends : SumCut::kRefused;
   if (cut.factor != inner_factor(map) || shards.inner % n_ranks != 0) return SumCut::kRefused;
-  return shards.outer == 1 && !is_addend ? SumCut::kPends : SumCut::kExchanged;
+  return shards.outer == 1 ? SumCut::kPends : SumCut::kExchanged;
 }
 
 bool is_exchanged(const LocalCall& c, const DimMap& map, const AxisCut& cut, size_t r,
@@ -73,40 +73,29 @@ bool is_exchanged(const LocalCall& c, const DimMap& map, const AxisCut& cut, siz
 Result<std::vector<Var>> emit_exchanged(Builder& b, const LocalCall& call, std::span<const Var> in,
                                         std::span<const Exchanged> exchanged, Loc loc) {
   const auto parts = TEGULA_TRY(emit_by_shards(b, call, in, loc));
-  const int64_t outer = SumShards::of(call.attrs).outer;
   std::vector<Var> out;
   for (size_t r = 0; r < parts.size(); ++r) {
-    const Exchanged& e = exchanged[r];
-    if (e.groups.empty()) {
+    const Exchanged& groups = exchanged[r];
+    if (groups.empty()) {
       out.push_back(parts[r].joined());
       continue;
     }
     Var x = parts[r].side_by_side();
-    for (size_t i = e.groups.size(); i-- > 0;) x = all_reduce(x, e.groups[i]);
-    if (!e.is_addend || outer == 1) {
-      out.push_back(ByShards::together(x).joined());
-      continue;
-    }
-    Attrs attrs{{"dims", std::vector<int64_t>{0}}};
-    SumShards{outer}.put(attrs);
-    out.push_back(b.emit(reduce_sum_op, std::move(attrs), {x}, loc));
+    for (size_t i = groups.size(); i-- > 0;) x = all_reduce(x, groups[i]);
+    out.push_back(ByShards::together(x).joined());
   }
   return out;
 }
 
 Result<std::vector<Var>> emit_pending(Builder& b, LocalCall call, std::span<const Var> in,
-                                      std::span<const PendingSum> sums, Loc loc) {
+                                      std::span<const uint8_t> pends, Loc loc) {
   const auto is_narrow = [](DType t) { return is_float(t) && t != accumulator(t); };
   if (call.op == &dot_op && is_narrow(call.out[0].dtype))
     call.attrs.set("out", accumulator(call.out[0].dtype));
   const bool has_narrow = std::any_of(call.out.begin(), call.out.end(),
                                       [&](const Type& t) { return is_narrow(t.dtype); });
-  const bool is_addend =
-      std::any_of(sums.begin(), sums.end(), [](const PendingSum& s) { return s.is_addend; });
-  const SumShards shards = SumShards::of(call.attrs);
-  const bool stay_apart = is_addend && shards.outer > 1;
   std::vector<Var> out;
-  if (call.op == &dot_op || !has_narrow || !shards.any() || stay_apart) {
+  if (call.op == &dot_op || !has_narrow || !SumShards::of(call.attrs).any()) {
     out = b.emit_n(*call.op, call.attrs, in, call.regions, loc);
     if (b.failed()) return b.error();
   } else {
@@ -114,7 +103,7 @@ Result<std::vector<Var>> emit_pending(Builder& b, LocalCall call, std::span<cons
       out.push_back(x.joined());
   }
   for (size_t r = 0; r < out.size(); ++r)
-    if (sums[r].pends && is_narrow(out[r].dtype()))
+    if (pends[r] != 0 && is_narrow(out[r].dtype()))
       out[r] = cast(out[r], accumulator(out[r].dtype()));
   return out;
 }

@@ -20,34 +20,24 @@ enum class SumCut : uint8_t {
                // shard, before the outer tree
 };
 // `give` is what a cut that states_of_cut allows gives. A sum is cut between its shards alone:
-// then each rank's part is a subtree. Of a sum that others are added to before its outer shards are
-// joined no inner tree may pend.
+// then each rank's part is a subtree.
 SumCut cut_of_sum(const LocalCall& call, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
-                  const std::vector<AxisSharding>& give, bool is_addend);
+                  const std::vector<AxisSharding>& give);
 
 // Do the ranks of an axis join result r's inner trees within the node, if it lies so afterwards?
 bool is_exchanged(const LocalCall& call, const DimMap& map, const AxisCut& cut, size_t r,
                   const AxisSharding& state);
 
-// Who joins a result's inner trees; none: it has none of which ranks have parts.
-struct Exchanged {
-  std::vector<Group> groups;  // outermost axis first
-  bool is_addend = false;     // others are added to it before its outer shards are joined
-};
+// Who joins a result's inner trees, outermost axis first; none: it has none of which ranks have
+// parts.
+using Exchanged = std::vector<Group>;
 // A rank's part of a call with such sums, per result. Sums are wide.
 Result<std::vector<Var>> emit_exchanged(Builder& b, const LocalCall& call, std::span<const Var> in,
                                         std::span<const Exchanged> exchanged, Loc loc);
 
-// A result of a rank's part of a call.
-struct PendingSum {
-  bool pends = false;      // ranks join it later
-  bool is_addend = false;  // others are added to it before its outer shards are joined
-};
-// A rank's part of a call with results that pend. These are wide: what is narrow is rounded when
-// all is joined. Outer shards of an addend stay apart, in the attribute `sum_shards`, until it is
-// added. Where a rank has one of them nothing is left to keep apart, so its inner tree is joined
-// here, wide.
+// A rank's part of a call, of whose results ranks join those later that pend: `pends`, per result.
+// These are wide: what is narrow is rounded when all is joined.
 Result<std::vector<Var>> emit_pending(Builder& b, LocalCall call, std::span<const Var> in,
-                                      std::span<const PendingSum> sums, Loc loc);
+                                      std::span<const uint8_t> pends, Loc loc);
 
 }  // namespace tegula

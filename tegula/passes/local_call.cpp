@@ -140,7 +140,6 @@ static void share_shards(Attrs& attrs, int64_t SumShards::*of_factor, int64_t n)
 }
 
 Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index, const DimMap* map) {
-  if (cut.kind == AxisCut::kLinear) share_shards(attrs, &SumShards::outer, n);
   if (cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear || n == 1) return {};
   DimMap own;
   if (map == nullptr && cut.kind != AxisCut::kPieces) own = TEGULA_TRY(dim_map(call()));

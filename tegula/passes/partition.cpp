@@ -13,7 +13,6 @@
 #include "tegula/passes/ring.h"
 #include "tegula/passes/rows_in_use.h"
 #include "tegula/passes/sum_buckets.h"
-#include "tegula/passes/sum_shards.h"
 
 namespace tegula {
 
@@ -27,7 +26,6 @@ class Partitioner {
         s_(s),
         at_(s.mesh.at(rank)),
         b_(m, m[step].name),
-        root_of_(shard_addends(m[step])),
         rows_in_use_(rows_in_use(f_)) {}
 
   Result<FuncId> run() {
@@ -159,7 +157,7 @@ class Partitioner {
         const DimMap map = TEGULA_TRY(dim_map(call.call()));
         for (uint32_t r = 0; r < n.n_outputs; ++r)
           if (is_exchanged(call, map, s_.nodes[id][a], r, s_.made[n.output(r)][a]))
-            exchanged[r].groups.push_back(group(a));
+            exchanged[r].push_back(group(a));
       }
       if (s_.nodes[id][a].kind == AxisCut::kRows)
         TEGULA_TRY(count_from_first_row(call, s_.nodes[id][a], a, in));
@@ -173,10 +171,7 @@ class Partitioner {
       return {};
     }
     bool exchanges = false;
-    for (uint32_t r = 0; r < n.n_outputs; ++r) {
-      exchanges |= !exchanged[r].groups.empty();
-      exchanged[r].is_addend = root_of_[n.output(r)] != kNone;
-    }
+    for (const Exchanged& groups : exchanged) exchanges |= !groups.empty();
     const auto axis = static_cast<size_t>(ring);
     const auto out = TEGULA_TRY(ring >= 0   ? emit_ring(b_, call, in, s_.mesh.axes[axis].name,
                                                         s_.mesh.axes[axis].size, at_[axis])
@@ -218,10 +213,9 @@ class Partitioner {
   Result<std::vector<Var>> emit_pending_of(NodeId id, const LocalCall& call,
                                            std::span<const Var> in) {
     const Node& n = f_.nodes[id];
-    std::vector<PendingSum> sums;
-    for (uint32_t r = 0; r < n.n_outputs; ++r)
-      sums.push_back({pends_at_all(n.output(r)), root_of_[n.output(r)] != kNone});
-    return emit_pending(b_, call, in, sums, n.origin.loc);
+    std::vector<uint8_t> pends;
+    for (uint32_t r = 0; r < n.n_outputs; ++r) pends.push_back(pends_at_all(n.output(r)));
+    return emit_pending(b_, call, in, pends, n.origin.loc);
   }
 
   bool pends_at_all(ValueId v) const {
@@ -402,7 +396,6 @@ class Partitioner {
   const ShardedStep& s_;
   const std::vector<int64_t> at_;
   Builder b_;
-  std::vector<NodeId> root_of_;
   const std::vector<double> rows_in_use_;  // per value
   std::vector<Var> map_;
   std::map<std::string, Var> made_;

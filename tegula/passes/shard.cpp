@@ -1,7 +1,5 @@
 #include "tegula/passes/shard.h"
 
-#include <map>
-
 #include "tegula/base/algorithm.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
@@ -9,7 +7,6 @@
 #include "tegula/passes/exact_cuts.h"
 #include "tegula/passes/ring.h"
 #include "tegula/passes/state_of.h"
-#include "tegula/passes/sum_shards.h"
 
 namespace tegula {
 
@@ -31,7 +28,6 @@ class Sharder {
     out_.mesh = o.mesh, out_.mode = o.mode, out_.target = o.target;
     out_.values.assign(f.values.size(), replicated(o.mesh)), out_.made = out_.values;
     out_.nodes.resize(f.nodes.size()), out_.wants.resize(f.nodes.size());
-    if (o.mode == Mode::kExact) root_of_ = shard_addends(f);
     joined_.resize(f.values.size() * o.mesh.axes.size());
   }
 
@@ -73,10 +69,6 @@ class Sharder {
         if ((*said)[a].is_pending())
           return wrong(v, "that it pends over ", options_.mesh.axes[a].name,
                        " follows from the op that makes it: say where it shall lie, or nothing");
-      if (!root_of_.empty() && root_of_[v] != kNone)
-        return wrong(v,
-                     "it is added shard by shard in mode exact, and lies where these do: "
-                     "annotate the sum, or take mode fast");
     }
     return {};
   }
@@ -211,7 +203,6 @@ class Sharder {
         std::erase_if(cuts, [](const AxisCut& cut) { return cut.kind == AxisCut::kAlong; });
       if (const AxisCut own = cut_of_weight(n, c, map, axis); own.kind != AxisCut::kWhole)
         cuts = {own};
-      if (const NodeId root = root_of(n); root != kNone) cuts = cuts_of_addend(root, c, map, axis);
     }
     const int64_t flops = flops_at_bounds(c);
     AxisCut chosen;
@@ -222,15 +213,12 @@ class Sharder {
         continue;
       std::vector<AxisSharding> want, give;
       if (!states_of_cut(c, map, cuts[i], n_ranks, want, give)) continue;
-      const SumCut how = sum_cut(n, c, map, cuts[i], n_ranks, give);
+      const SumCut how = sum_cut(c, map, cuts[i], n_ranks, give);
       if (how == SumCut::kRefused) continue;
       const double within = how == SumCut::kExchanged ? exchanged(c, n_ranks, give) : 0;
       const double price = within + price_of(n, c, axis, cuts[i], want, give, flops);
       if (price < least) least = price, chosen = cuts[i], in = want, out = give;
     }
-    if (const NodeId root = root_of(n); root != kNone)
-      pending_roots_[{root, axis}] =
-          std::any_of(out.begin(), out.end(), [](const auto& s) { return s.is_pending(); });
     return chosen;
   }
 
@@ -248,7 +236,7 @@ class Sharder {
       std::vector<AxisSharding> want, give;
       if (cut.kind != AxisCut::kWhole && cut.kind != AxisCut::kPieces &&
           states_of_cut(c, map, cut, n_ranks, want, give) &&
-          sum_cut(n, c, map, cut, n_ranks, give) != SumCut::kRefused)
+          sum_cut(c, map, cut, n_ranks, give) != SumCut::kRefused)
         return cut;
     }
     return {};
@@ -272,37 +260,10 @@ class Sharder {
     });
   }
 
-  // The add that n's sum is added by before its shards are joined, or that is n; kNone: none.
-  NodeId root_of(const Node& n) const {
-    if (root_of_.empty()) return kNone;
-    for (uint32_t r = 0; r < n.n_outputs; ++r)
-      if (root_of_[n.output(r)] != kNone) return root_of_[n.output(r)];
-    const bool is_root = n.op == &add_op && n.attrs.has(kSumShards);
-    return is_root ? static_cast<NodeId>(&n - f_.nodes.data()) : kNone;
-  }
-
-  // Sums over the same shards are cut between these or not at all, and all of them as the first is;
-  // within these each may be cut for itself.
-  std::vector<AxisCut> cuts_of_addend(NodeId root, const LocalCall& c, const DimMap& map,
-                                      size_t axis) {
-    if (c.op == &add_op || c.op == &cast_op)
-      return {pending_roots_[{root, axis}] ? AxisCut{AxisCut::kLinear} : AxisCut{}};
-    const AxisCut outer{AxisCut::kAlong, outer_factor(map), 1};
-    const AxisCut inner{AxisCut::kAlong, inner_factor(map), 1};
-    const auto known = pending_roots_.find({root, axis});
-    if (known != pending_roots_.end() && known->second) return {outer};
-    std::vector<AxisCut> cuts = {AxisCut{}};
-    const SumShards shards = SumShards::of(c.attrs);
-    const int64_t n_ranks = options_.mesh.axes[axis].size;
-    if (known == pending_roots_.end() && shards.outer % n_ranks == 0) cuts.push_back(outer);
-    if (shards.inner > 1 && shards.inner % n_ranks == 0) cuts.push_back(inner);
-    return cuts;
-  }
-
-  SumCut sum_cut(const Node& n, const LocalCall& c, const DimMap& map, const AxisCut& cut,
-                 int64_t n_ranks, const std::vector<AxisSharding>& give) const {
+  SumCut sum_cut(const LocalCall& c, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
+                 const std::vector<AxisSharding>& give) const {
     if (options_.mode == Mode::kFast) return SumCut::kPends;
-    return cut_of_sum(c, map, cut, n_ranks, give, root_of(n) != kNone);
+    return cut_of_sum(c, map, cut, n_ranks, give);
   }
 
   // The exchange for sums that are joined within the node: what ranks send for all outer shards but
@@ -448,9 +409,7 @@ class Sharder {
   const Module& m_;
   const Function& f_;
   const ShardOptions& options_;
-  std::vector<NodeId> root_of_;  // shard_addends, in exact mode
   std::vector<uint8_t> joined_;  // per value and axis: was it made whole for a reader?
-  std::map<std::pair<NodeId, size_t>, bool> pending_roots_;  // per root and axis: does it pend?
   std::vector<ValueId> state_of_;
   std::vector<uint8_t> of_weights_;  // per value: is it made of weights alone?
   std::vector<uint8_t> is_kept_;     // per node: find_kept

@@ -61,7 +61,7 @@ struct ShardedStep {
 };
 
 // Errors: a parameter whose sharding does not fit its type, with both numbers; annotations for
-// another mesh, of a sum that pends, or, in exact, of a value that is added shard by shard.
+// another mesh, or of a sum that pends.
 Result<ShardedStep> shard(const Module& module, const Function& f, const ShardOptions& options);
 
 }  // namespace tegula

@@ -1,8 +1,6 @@
 // Replaces a node with sums in shards by its op on each cell and trees of sums (sum_shards.h).
 #include "tegula/passes/sum_shards.h"
 
-#include <map>
-
 #include "tegula/base/algorithm.h"
 #include "tegula/base/dot_dims.h"
 #include "tegula/ops/math.h"
@@ -165,80 +163,29 @@ Result<Var> emit_dot(Builder& b, const LocalCall& call, SumShards shards, std::s
   return y;
 }
 
-class Expander {
- public:
-  Expander(Module& module, Function& f)
-      : module_(module), f_(f), rw_(module, f), root_of_(shard_addends(f)) {}
-
-  Result<Function> run() {
-    for (const Node& n : f_.nodes) {
-      const bool is_addend = n.op == &cast_op && root_of_[n.output()] != kNone;
-      if (!is_addend && !n.attrs.has(kSumShards)) {
-        if (n.op == &barrier_op) wait_for_shards(n);
-        rw_.clone(n);
-        continue;
-      }
-      rw_.builder().set_origin(n.origin);
-      rw_.builder().set_phase(n.phase);
-      if (is_addend) {
-        shards_[n.output()] = shards_[n.inputs[0]];
-      } else if (n.op == &add_op) {
-        add(n);
-      } else {
-        TEGULA_TRY(expand(n));
-      }
-    }
-    return rw_.finish();
-  }
-
- private:
-  Status expand(const Node& n) {
-    const LocalCall call(module_, f_, n);
-    std::vector<Var> in;
-    for (ValueId v : n.inputs) in.push_back(rw_.at(v));
-    const auto out = TEGULA_TRY(emit_by_shards(rw_.builder(), call, in, n.origin.loc));
-    for (uint32_t r = 0; r < n.n_outputs; ++r) {
-      const ValueId v = n.output(r);
-      if (root_of_[v] != kNone)
-        shards_[v] = out[r].each();
-      else
-        rw_.bind(v, cast(out[r].joined(), f_.type(v).dtype, n.origin.loc));
-    }
-    return {};
-  }
-
-  // Whoever waits until such a sum is there, and does not read it, waits for its last shard.
-  void wait_for_shards(const Node& barrier) {
-    for (auto i = static_cast<size_t>(barrier.attrs.i("n")); i < barrier.inputs.size(); ++i)
-      if (const auto made = shards_.find(barrier.inputs[i]); made != shards_.end())
-        rw_.bind(barrier.inputs[i], made->second.back());
-  }
-
-  void add(const Node& n) {
-    std::vector<Var> sum = shards_[n.inputs[0]];
-    const std::vector<Var>& other = shards_[n.inputs[1]];
-    TEGULA_CHECK(sum.size() == other.size() && !sum.empty(), "sums over other shards are added");
-    const ValueId v = n.output();
-    const DType wide = accumulator(f_.type(v).dtype);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] = cast(sum[i], wide) + cast(other[i], wide);
-    if (root_of_[v] != kNone)
-      shards_[v] = sum;
-    else
-      rw_.bind(v, cast(tree_of(sum), f_.type(v).dtype, n.origin.loc));
-  }
-
-  Module& module_;
-  Function& f_;
-  Rewriter rw_;
-  std::vector<NodeId> root_of_;
-  std::map<ValueId, std::vector<Var>> shards_;  // of values that are added before they are joined
-};
+Status expand(Rewriter& rw, const LocalCall& call, const Node& n) {
+  std::vector<Var> in;
+  for (ValueId v : n.inputs) in.push_back(rw.at(v));
+  rw.builder().set_origin(n.origin);
+  rw.builder().set_phase(n.phase);
+  const auto out = TEGULA_TRY(emit_by_shards(rw.builder(), call, in, n.origin.loc));
+  for (uint32_t r = 0; r < n.n_outputs; ++r)
+    rw.bind(n.output(r), cast(out[r].joined(), call.out[r].dtype, n.origin.loc));
+  return {};
+}
 
 Result<bool> run(Module& module, Function& f, const PassOptions&) {
   const bool any = std::any_of(f.nodes.begin(), f.nodes.end(),
                                [](const Node& n) { return n.attrs.has(kSumShards); });
   if (!any) return false;
-  f = TEGULA_TRY(Expander(module, f).run());
+  Rewriter rw(module, f);
+  for (const Node& n : f.nodes) {
+    if (n.attrs.has(kSumShards))
+      TEGULA_TRY(expand(rw, LocalCall(module, f, n), n));
+    else
+      rw.clone(n);
+  }
+  f = TEGULA_TRY(rw.finish());
   return true;
 }
 
@@ -302,21 +249,6 @@ SumShards most_shards(const LocalCall& c) {
   if (inner != outer && sums_over(*map, inner) && may(inner, shards_of_sequence(size(inner))))
     s.inner = shards_of_sequence(size(inner));
   return s;
-}
-
-std::vector<NodeId> shard_addends(const Function& f) {
-  std::vector<NodeId> root_of(f.values.size(), kNone);
-  for (NodeId id = static_cast<NodeId>(f.nodes.size()); id-- > 0;) {
-    const Node& n = f.nodes[id];
-    if (n.op != &add_op || !n.attrs.has(kSumShards)) continue;
-    const NodeId root = root_of[n.output()] == kNone ? id : root_of[n.output()];
-    for (ValueId v : n.inputs) {
-      root_of[v] = root;
-      for (const Node* from = f.producer(v); from && from->op == &cast_op; from = f.producer(v))
-        v = from->inputs[0], root_of[v] = root;
-    }
-  }
-  return root_of;
 }
 
 Result<std::vector<ByShards>> emit_by_shards(Builder& b, const LocalCall& whole,

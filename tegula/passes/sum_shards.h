@@ -6,9 +6,6 @@
 // a share of the inner ones computes a subtree for each p; these are joined before the outer tree
 // goes on (passes/exact_cuts.h). This is the definition and what runs, but for `dot`: there the
 // inner shards of all p are one launch, since its kernels sum shards of k in a tree.
-//
-// An add with the attribute adds sums over the same outer shards: within each, in the graph's
-// order, before their tree. So what ranks hold of them has one sum that pends.
 #pragma once
 
 #include "tegula/ir/builder.h"
@@ -22,22 +19,19 @@ bool sums_over(const DimMap& map, int factor);
 // The shards that the call's sums of floats can have.
 SumShards most_shards(const LocalCall& call);
 
-// Per value the add at the root of those that it is added by before its shards are joined, directly
-// or through casts; kNone: it is joined itself.
-std::vector<NodeId> shard_addends(const Function& f);
-
 // A result by outer shards: their sums, wide, apart or side by side along a dim 0 of their own; or
 // one value, of a result that is no sum.
 class ByShards {
  public:
   static ByShards apart(std::vector<Var> sums) { return ByShards(std::move(sums), Var()); }
   static ByShards together(Var sums) { return ByShards({}, sums); }
-  std::vector<Var> each() const;
   Var side_by_side() const;
   Var joined() const;
 
  private:
   ByShards(std::vector<Var> apart, Var together) : apart_(std::move(apart)), together_(together) {}
+  std::vector<Var> each() const;
+
   std::vector<Var> apart_;
   Var together_;
 };

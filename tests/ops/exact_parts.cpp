@@ -30,27 +30,6 @@ Result<FuncId> function_of(Module& m, const OpDef& op, const Attrs& attrs,
   return b.finish_into_module();
 }
 
-// Is a result a sum over the batch, that others may be added to?
-bool is_sum(const DimMap& m, const Type& out, size_t r) {
-  const int outer = outer_factor(m);
-  return outer >= 0 && is_float(out.dtype) &&
-         m.combine[static_cast<size_t>(outer)][r] == Combine::kSum;
-}
-
-// The op twice: its sums added, else the first one's results.
-Result<FuncId> function_of_sums(Module& m, const Case& c) {
-  const DimMap map = TEGULA_TRY(dim_map(c.call()));
-  Builder b(m, "f");
-  std::vector<Var> in[2];
-  for (auto& x : in)
-    for (const Type& t : c.in) x.push_back(b.param(cat(&x == in ? "x" : "z", x.size()), t));
-  const std::vector<Var> y = b.emit_n(*c.op, c.sample.attrs, in[0]),
-                         z = b.emit_n(*c.op, c.sample.attrs, in[1]);
-  for (size_t r = 0; r < y.size(); ++r)
-    b.result(cat("y", r), is_sum(map, c.out[r], r) ? y[r] + z[r] : y[r]);
-  return b.finish_into_module();
-}
-
 CompileOptions options_of(bool is_step) {
   CompileOptions o;
   o.plan.target = Target::this_cpu(1);
@@ -164,61 +143,42 @@ struct PlannedPart {
   Planned planned;
 };
 
-// A part's function: what a rank has of the call. With the operands of two, its sums are added.
-Result<FuncId> function_of_part(Module& m, const Case& c, const PartCall& part, bool pends,
-                                bool adds) {
+// A part's function: what a rank has of the call.
+Result<FuncId> function_of_part(Module& m, const Case& c, const PartCall& part, bool pends) {
   const FuncId plain = TEGULA_TRY(function_of(m, *c.op, part.attrs, part.in));
   if (!pends) return plain;
   const LocalCall call(m, m[plain], m[plain].nodes[0]);
-  const DimMap map = TEGULA_TRY(dim_map(c.call()));
-  std::vector<PendingSum> sums;
-  for (size_t r = 0; r < c.out.size(); ++r) {
-    const bool is_addend = adds && is_sum(map, c.out[r], r);
-    sums.push_back({is_addend || !adds, is_addend});
-  }
   Builder b(m, "shards");
-  std::vector<Var> y[2];
-  for (size_t i = 0; i < (adds ? 2 : 1); ++i) {
-    std::vector<Var> x;
-    for (const Type& t : part.in) x.push_back(b.param(cat(i == 0 ? "x" : "z", x.size()), t));
-    y[i] = TEGULA_TRY(emit_pending(b, call, x, sums, Loc::current()));
-  }
-  Attrs shards;
-  SumShards{SumShards::of(part.attrs).outer}.put(shards);
-  for (size_t r = 0; r < y[0].size(); ++r) {
-    const Var sum = sums[r].is_addend ? b.emit(add_op, shards, {y[0][r], y[1][r]}) : y[0][r];
-    b.result(cat("y", r), sum);
-  }
+  std::vector<Var> x;
+  for (const Type& t : part.in) x.push_back(b.param(cat("x", x.size()), t));
+  const std::vector<uint8_t> all(c.out.size(), 1);
+  const std::vector<Var> y = TEGULA_TRY(emit_pending(b, call, x, all, Loc::current()));
+  for (size_t r = 0; r < y.size(); ++r) b.result(cat("y", r), y[r]);
   return b.finish_into_module();
 }
 
 using Plans = std::vector<std::unique_ptr<PlannedPart>>;  // parts that are alike share one
 
 Result<PlannedPart*> plan_of(const Case& c, const DimMap& m, const PartCall& call,
-                             std::span<const Part> parts, bool adds, bool is_step, Plans& plans) {
+                             std::span<const Part> parts, bool is_step, Plans& plans) {
   for (const auto& p : plans)
     if (p->call.attrs == call.attrs && p->call.in == call.in) return p.get();
   bool pends = false;
   for (const Part& p : parts)
     for (Combine how : m.combine[static_cast<size_t>(p.factor)]) pends |= how == Combine::kSum;
   const auto module = std::make_shared<Module>();
-  const FuncId f = TEGULA_TRY(function_of_part(*module, c, call, pends, adds));
+  const FuncId f = TEGULA_TRY(function_of_part(*module, c, call, pends));
   auto planned = TEGULA_TRY(Planned::create(module, f, is_step));
   plans.push_back(std::make_unique<PlannedPart>(PlannedPart{call, std::move(planned)}));
   return plans.back().get();
 }
 
 // The part's results, where they lie in the whole.
-Result<Known> run_part(const Case& c, const Case* other, const Attrs& attrs, const DimMap& m,
+Result<Known> run_part(const Case& c, const Attrs& attrs, const DimMap& m,
                        std::span<const Part> parts, bool is_step, Plans& plans) {
   const PartCall call = TEGULA_TRY(part_of(c, attrs, parts));
-  PlannedPart* const plan =
-      TEGULA_TRY(plan_of(c, m, call, parts, other != nullptr, is_step, plans));
-  std::vector<HostTensor> operands = call.operands;
-  if (other)
-    for (HostTensor& x : TEGULA_TRY(part_of(*other, attrs, parts)).operands)
-      operands.push_back(std::move(x));
-  const std::vector<HostTensor> out = TEGULA_TRY(plan->planned.run(operands));
+  PlannedPart* const plan = TEGULA_TRY(plan_of(c, m, call, parts, is_step, plans));
+  const std::vector<HostTensor> out = TEGULA_TRY(plan->planned.run(call.operands));
   Known known;
   for (size_t r = 0; r < out.size(); ++r) {
     const Type& whole = c.out[r];
@@ -262,27 +222,6 @@ Result<ExactCase> ExactCase::create(const Case& c) {
   Planned planned = TEGULA_TRY(Planned::create(module, f, true));
   e.whole_ = TEGULA_TRY(planned.run(c.values));
   return e;
-}
-
-Result<std::optional<ExactCase>> ExactCase::create_sum(const Case& c, const Case& other) {
-  TEGULA_CHECK(c.in == other.in, "sums of other types are added");
-  ExactCase e;
-  e.case_ = c, e.other_ = other, e.is_one_node_ = true;
-  e.map_ = TEGULA_TRY(dim_map(c.call()));
-  const auto module = std::make_shared<Module>();
-  const FuncId f = TEGULA_TRY(function_of_sums(*module, c));
-  const Module ordered = TEGULA_TRY(in_order(*module, f));
-  bool adds = false, is_kept = false;  // what becomes simpler ops is these
-  for (const Node& n : ordered[f].nodes) {
-    adds |= n.op == &add_op && n.attrs.has(kSumShards);
-    if (n.op == c.op) e.attrs_ = n.attrs, is_kept = true;
-  }
-  if (!adds || !is_kept) return std::optional<ExactCase>();
-  Planned planned = TEGULA_TRY(Planned::create(module, f, true));
-  std::vector<HostTensor> operands = c.values;
-  operands.insert(operands.end(), other.values.begin(), other.values.end());
-  e.whole_ = TEGULA_TRY(planned.run(operands));
-  return std::optional<ExactCase>(std::move(e));
 }
 
 bool ExactCase::may_be_shards(const Cut& cut) const {
@@ -341,8 +280,7 @@ Result<std::string> ExactCase::differs(std::span<const Cut> asked) const {
     }
     // A part of one node has its share of the whole's shards; what becomes simpler ops has these
     // as the whole has.
-    known.push_back(TEGULA_TRY(
-        run_part(case_, other_ ? &*other_ : nullptr, attrs_, map_, parts, !is_one_node_, plans)));
+    known.push_back(TEGULA_TRY(run_part(case_, attrs_, map_, parts, !is_one_node_, plans)));
   }
   for (size_t d = cuts.size(); d-- > 0;) {
     std::vector<Known> outer;

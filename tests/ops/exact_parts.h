@@ -5,12 +5,8 @@
 //   parts   one for each share of each cut factor, on its own operands, with its share of the
 //           shards; sums wide; neighbours joined at distance 1, then 2, then 4, over the last cut
 //           factor first; rounded to the result's dtype once
-//
-// Given two cases of one op, the sums of both are added, as those of a table that is embedding and
-// head: shard by shard, before any are joined.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,8 +25,6 @@ class ExactCase {
  public:
   // Runs it whole. Error: of passes, plan or session.
   static Result<ExactCase> create(const Case& c);
-  // A case of the sums of two, of equal types. None: passes do not add them shard by shard.
-  static Result<std::optional<ExactCase>> create_sum(const Case& c, const Case& other);
 
   // False: the factor's shards do not divide into so many parts.
   bool may_be_shards(const Cut& cut) const;
@@ -46,8 +40,7 @@ class ExactCase {
   std::vector<Cut> as_joined(std::span<const Cut> cuts) const;
 
   Case case_;
-  std::optional<Case> other_;  // whose sums are added
-  Attrs attrs_;                // with the shards that passes gave it
+  Attrs attrs_;  // with the shards that passes gave it
   bool is_one_node_ = false;
   DimMap map_;
   std::vector<HostTensor> whole_;
