@@ -378,10 +378,6 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
       return invalid_argument(cat(
           flag, " is of the ranks of a pipeline: give --mesh an axis pp of two or more",
           cmd_.find_flag("--stages") && flag == std::string("--schedule") ? ", or --stages" : ""));
-  if (has_pipeline(c) && !c.timeline.empty())
-    return invalid_argument(
-        "--timeline does not draw a pipeline's ranks yet: leave it out, or draw its schedule with "
-        "tegula plan --stages --gantt");
   if (has_pipeline(c) && !c.resume && c.init_from.empty()) TEGULA_TRY(schedule_of(c));
   if (c.zero > 0 && c.mesh.find("dp") < 0)
     return invalid_argument("--zero splits state over dp: give --mesh an axis dp");

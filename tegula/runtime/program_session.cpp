@@ -1,10 +1,11 @@
 #include "tegula/runtime/program_session.h"
 
-#include <chrono>
 #include <cstring>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/ir/micro_groups.h"
+#include "tegula/ir/opdef.h"
 #include "tegula/runtime/rank_group.h"
 
 namespace tegula {
@@ -103,9 +104,20 @@ Status ProgramSession::bind(std::string_view input, int micro_batch, void* data)
 }
 
 Status ProgramSession::run() {
-  waited_s_ = 0;
-  for (const ProgramStep& s : program_->steps)
+  waited_s_ = 0, ran_.clear();
+  for (size_t i = 0; i < program_->steps.size(); ++i) {
+    const ProgramStep& s = program_->steps[i];
+    const double began_s = steady_seconds();
     TEGULA_TRY(s.kind <= ProgramStep::Kind::kJoin ? run(s) : exchange(s));
+    ran_.push_back({i, -1, began_s, steady_seconds()});
+    const Session* part = s.kind == ProgramStep::Kind::kRun
+                              ? sessions_[static_cast<size_t>(s.run.part)].get()
+                              : nullptr;
+    for (size_t k = 0; part && part->stats() && k < part->plan().steps.size(); ++k)
+      if (const StepStats& t = (*part->stats())[k];
+          t.ended_s > 0 && part->plan().steps[k].op->collective)
+        ran_.push_back({i, static_cast<int>(k), t.began_s, t.ended_s});
+  }
   return {};
 }
 
@@ -128,7 +140,7 @@ Status ProgramSession::exchange(const ProgramStep& s) {
       moves_[i] = {.giver = 1 - errand->index(), .bytes = m.bytes, .to = at.as<uint8_t>()};
   }
   rank_->peers->begin(texts_[i], kPipelineAxis, "the pipeline", i);
-  const auto start = std::chrono::steady_clock::now();
+  const double start_s = steady_seconds();
   bool is_there = true;
   switch (s.kind) {
     case Kind::kExpect:  // the message that had the number before is done with
@@ -144,7 +156,7 @@ Status ProgramSession::exchange(const ProgramStep& s) {
     default:
       is_there = errand->wait() && errand->end();
   }
-  waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  waited_s_ += steady_seconds() - start_s;
   return is_there ? Status() : io_error("another rank failed");
 }
 

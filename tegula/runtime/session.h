@@ -81,6 +81,8 @@ class Session {
     if (stats && stats->size() < bound_.size()) stats->resize(bound_.size());
   }
 
+  const std::vector<StepStats>* stats() const { return stats_; }
+
   // Watches every step from now on, regions' too; null: nobody does, and nothing is paid. What it
   // finds is run()'s error.
   void watch(MemoryWatch* watch);

@@ -7,6 +7,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/io/html.h"
 #include "tegula/ir/opdef.h"
+#include "tegula/plan/gantt.h"
 
 namespace tegula {
 
@@ -24,9 +25,8 @@ constexpr const char* kLegend =
     "<span style=\"color:#3b78c3\">forward</span>, <span style=\"color:#c3553b\">backward</span>, "
     "<span style=\"color:#3f9150\">update</span>; milliseconds; names on hover.</p>\n";
 
-const char* color_of(Phase phase) {
-  return phase == Phase::kForward ? "#3b78c3" : phase == Phase::kBackward ? "#c3553b" : "#3f9150";
-}
+constexpr const char* kColors[] = {"#3b78c3", "#c3553b", "#3f9150", "#c39a3b", "#999"};
+constexpr int kWeights = 3, kMessages = 4;  // of a pipeline, behind the phases
 
 std::string fixed(double v, const char* format) {
   char b[64];
@@ -47,6 +47,23 @@ std::string rect(double from_ms, double to_ms, double scale, size_t row, const c
              fixed(kRow * static_cast<double>(row) + 4, "%.0f"), "\" width=\"",
              fixed(std::max((to_ms - from_ms) * scale, 0.2), "%.2f"), "\" height=\"", kRow - 8,
              "\" fill=\"", color, "\"><title>", escape_html(title), "</title></rect>\n");
+}
+
+std::string text(double x, size_t row, std::string_view more, std::string_view what) {
+  return cat("<text x=\"", fixed(x, "%.2f"), "\" y=\"",
+             fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"), "\" font-size=\"13\"", more,
+             ">", what, "</text>\n");
+}
+
+std::string svg_begin(double bottom) {
+  return cat("<div class=wide><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth,
+             "\" height=\"", bottom + 24, "\">\n");
+}
+
+std::string page_begin(std::string_view title) {
+  const std::string t = escape_html(title);
+  return cat("<!doctype html><html lang=en><meta charset=utf-8><title>", t, "</title><style>",
+             kStyle, "</style><h1>", t, "</h1>\n<p>");
 }
 
 // Time marks below the rows, at round numbers.
@@ -160,14 +177,12 @@ std::string timeline_html(const Timeline& t, std::string_view title) {
   for (const TimelineEvent& e : t.events) end = std::max(end, e.end_ms);
   const double all = std::max({end, t.is_placed ? 0 : t.step_ms, 1e-6});
   const double scale = (kWidth - kLeft - 20) / all, bottom = kRow * 5;
-  std::string svg = cat("<div class=wide><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
-                        kWidth, "\" height=\"", bottom + 24, "\">\n");
+  std::string svg = svg_begin(bottom);
   for (size_t row = 0; row <= kRest; ++row)
-    svg +=
-        cat("<text x=\"4\" y=\"", fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"),
-            "\" font-size=\"13\">", row == kRest && t.is_placed ? "gaps" : kRows[row], "</text>\n");
+    svg += text(4, row, "", row == kRest && t.is_placed ? "gaps" : kRows[row]);
   for (const TimelineEvent& e : t.events)
-    svg += rect(e.begin_ms, e.end_ms, scale, static_cast<size_t>(e.queue), color_of(e.phase),
+    svg += rect(e.begin_ms, e.end_ms, scale, static_cast<size_t>(e.queue),
+                kColors[static_cast<size_t>(e.phase)],
                 cat(e.op, " (", e.kernel, ") ", e.scope, ": ", fixed(e.end_ms - e.begin_ms, "%.4f"),
                     " ms from ", fixed(e.begin_ms, "%.4f")));
   if (t.is_placed)
@@ -180,57 +195,115 @@ std::string timeline_html(const Timeline& t, std::string_view title) {
                                              " kernels and copies of one replayed step, as the "
                                              "device ran them")
                                        : what_is_said(t, end);
-  return cat("<!doctype html><html lang=en><meta charset=utf-8><title>", escape_html(title),
-             "</title><style>", kStyle, "</style><h1>", escape_html(title), "</h1>\n<p>", said,
-             ". ", t.note.empty() ? "" : cat(escape_html(t.note), ". "), kLegend, svg,
-             "<h2>By kernel</h2>\n", table(t.events, all), "</html>\n");
+  return cat(page_begin(title), said, ". ", t.note.empty() ? "" : cat(escape_html(t.note), ". "),
+             kLegend, svg, "<h2>By kernel</h2>\n", table(t.events, all), "</html>\n");
 }
+
+namespace {
+
+// One bar of a rank; as a text, a line.
+struct RankBar {
+  int64_t rank = 0;
+  int is_exchange = 0, color = 0;
+  double begin_ms = 0, end_ms = 0;
+  int part = -1, micro_batch = -1;  // of a pipeline: what runs, or what the exchange is within
+  std::string what;
+};
+
+std::string line_of(const RankBar& b) {
+  char times[64];
+  std::snprintf(times, sizeof times, " %.6f %.6f ", b.begin_ms, b.end_ms);
+  return cat(b.rank, ' ', b.is_exchange, ' ', b.color, times, b.part, ' ', b.micro_batch, ' ',
+             b.what, '\n');
+}
+
+Result<RankBar> read_bar(const std::string& line) {
+  RankBar b;
+  long long rank = 0;
+  int end = 0;
+  if (std::sscanf(line.c_str(), "%lld %d %d %lf %lf %d %d %n", &rank, &b.is_exchange, &b.color,
+                  &b.begin_ms, &b.end_ms, &b.part, &b.micro_batch, &end) != 7 ||
+      b.color < 0 || b.color > kMessages)
+    return internal_error(cat("this is no bar of a rank: ", line));
+  b.rank = rank, b.what = line.substr(static_cast<size_t>(end));
+  return b;
+}
+
+std::string what_runs(const Plan& plan, size_t i) {
+  const Step& s = plan.steps[i];
+  const std::string_view half = s.starts >= 0 ? " begins" : s.ends >= 0 ? " ends" : "";
+  return cat(s.op->name, half, " of ", plan.name, s.scope.empty() ? "" : ", ", s.scope);
+}
+
+int color_of(PartKind kind) {
+  if (kind == PartKind::kWeightGradient) return kWeights;
+  return kind == PartKind::kForward ? 0 : is_per_micro_batch(kind) ? 1 : 2;
+}
+
+// By ProgramStep::Kind.
+constexpr const char* kDoes[] = {
+    "", "sums joined behind ", "expect ", "wait for ", "send ", "reclaim ", "clear "};
+
+}  // namespace
 
 std::string bars_of_rank(int64_t rank, const Plan& plan, std::span<const StepStats> stats) {
   std::string text;
-  for (size_t i = 0; i < plan.steps.size() && i < stats.size(); ++i) {
-    const Step& s = plan.steps[i];
-    if (stats[i].ended_s <= 0) continue;
-    char times[64];
-    std::snprintf(times, sizeof times, "%.6f\t%.6f", 1e3 * stats[i].began_s,
-                  1e3 * stats[i].ended_s);
-    text += cat(rank, '\t', s.op->collective ? 1 : 0, '\t', static_cast<int>(s.phase), '\t', times,
-                '\t', s.op->name,
-                s.starts >= 0 ? " begins"
-                : s.ends >= 0 ? " ends"
-                              : "",
-                '\t', plan.name, '\t', s.scope, '\n');
+  for (size_t i = 0; i < plan.steps.size() && i < stats.size(); ++i)
+    if (const Step& s = plan.steps[i]; stats[i].ended_s > 0)
+      text += line_of({rank, s.op->collective != nullptr, static_cast<int>(s.phase),
+                       1e3 * stats[i].began_s, 1e3 * stats[i].ended_s, -1, -1, what_runs(plan, i)});
+  return text;
+}
+
+std::string bars_of_rank(int64_t rank, const ProgramSession& session) {
+  const PlannedProgram& p = session.program();
+  std::string text;
+  for (const ProgramSession::Ran& ran : session.ran()) {
+    const ProgramStep& s = p.steps[ran.step];
+    RankBar b{rank, 1, kMessages, 1e3 * ran.began_s, 1e3 * ran.ended_s};
+    if (ran.collective >= 0)
+      b.what = what_runs(p.plan_of(s), static_cast<size_t>(ran.collective)) + " in ";
+    b.what += kDoes[static_cast<size_t>(s.kind)];
+    if (s.kind > ProgramStep::Kind::kJoin) {
+      const Message& m = p.messages[static_cast<size_t>(s.message)];
+      b.what += cat(text_of(p.program, m), ", pp ", m.from, " to ", m.to);
+    } else {
+      const Part& part = p.program.parts[static_cast<size_t>(s.run.part)];
+      const bool is_run = s.kind == ProgramStep::Kind::kRun;
+      b.is_exchange = ran.collective >= 0, b.color = color_of(part.kind);
+      b.part = is_run ? s.run.part : -1;
+      b.micro_batch = is_run && is_per_micro_batch(part.kind) ? s.run.micro_batch : -1;
+      b.what += text_of(Instr{part.kind, part.stage, s.run.micro_batch});
+    }
+    text += line_of(b);
   }
   return text;
 }
 
 namespace {
 
-// A line of bars_of_rank.
-struct RankBar {
-  int64_t rank = 0;
-  bool is_exchange = false;
-  Phase phase = Phase::kForward;
-  double begin_ms = 0, end_ms = 0;
-  std::string what;
-};
-
-Result<RankBar> read_bar(std::string_view line) {
-  std::vector<std::string> f(1);
-  for (const char c : line)
-    if (c == '\t')
-      f.emplace_back();
-    else
-      f.back() += c;
-  const auto number = [&](size_t i) { return std::strtod(f[i].c_str(), nullptr); };
-  if (f.size() != 8) return internal_error(cat("a bar has ", f.size(), " fields, not 8"));
-  const double phase = number(2);
-  if (phase < 0 || phase > static_cast<double>(Phase::kUpdate))
-    return internal_error(cat("a bar has the phase ", f[2]));
-  RankBar b{static_cast<int64_t>(number(0)), number(1) != 0,
-            static_cast<Phase>(static_cast<int>(phase)), number(3), number(4)};
-  b.what = cat(f[5], " of ", f[6], f[7].empty() ? "" : ", ", f[7]);
-  return b;
+// The schedule with the mean time of each part, its ranks apart.
+Result<std::string> simulated_below(std::span<const RankBar> bars, const PlannedProgram& pipeline) {
+  std::vector<Sum> sums(pipeline.program.parts.size());
+  for (const RankBar& b : bars) {
+    if (b.part < 0 || b.is_exchange) continue;
+    const auto part = static_cast<size_t>(b.part);
+    if (part >= sums.size()) return internal_error(cat("a bar of part ", part));
+    ++sums[part].calls, sums[part].ms += b.end_ms - b.begin_ms;
+  }
+  std::vector<double> seconds;
+  for (const Sum& sum : sums)
+    seconds.push_back(1e-3 * sum.ms / static_cast<double>(std::max<int64_t>(sum.calls, 1)));
+  const Simulated s =
+      TEGULA_TRY(simulate(pipeline.program, pipeline.schedule, {.seconds = seconds}));
+  return cat(
+      "<p>Numbers are micro-batches, as each rank's list has them; <span style=\"color:#c39a3b\">"
+      "weight gradients</span>, messages grey.</p>\n<h2>The schedule, simulated</h2>\n<p>A row for "
+      "each place along pp. Parts take the mean of what they took above, on a processor of their "
+      "own; messages take no time: ",
+      fixed(1e3 * s.step_s, "%.4f"), " ms, ", fixed(100 * s.bubble, "%.1f"),
+      " % of it waiting.</p>\n<div class=wide>", gantt_svg(pipeline.program, s, "Simulated"),
+      "</div>\n");
 }
 
 Result<std::vector<RankBar>> read_bars(std::span<const std::string> texts, int64_t n_ranks) {
@@ -238,7 +311,7 @@ Result<std::vector<RankBar>> read_bars(std::span<const std::string> texts, int64
   for (std::string_view text : texts)
     while (!text.empty()) {
       const size_t n = std::min(text.find('\n'), text.size());
-      bars.push_back(TEGULA_TRY(read_bar(text.substr(0, n))));
+      bars.push_back(TEGULA_TRY(read_bar(std::string(text.substr(0, n)))));
       if (bars.back().rank < 0 || bars.back().rank >= n_ranks)
         return internal_error(cat("a bar of rank ", bars.back().rank, " of ", n_ranks));
       text.remove_prefix(std::min(n + 1, text.size()));
@@ -252,38 +325,38 @@ Result<std::vector<RankBar>> read_bars(std::span<const std::string> texts, int64
 }  // namespace
 
 Result<std::string> ranks_html(std::span<const std::string> texts, int64_t n_ranks,
-                               std::string_view title) {
+                               std::string_view title, const PlannedProgram* pipeline) {
   const std::vector<RankBar> bars = TEGULA_TRY(read_bars(texts, n_ranks));
   double all = 1e-6;
   for (const RankBar& b : bars) all = std::max(all, b.end_ms);
   const double scale = (kWidth - kLeft - 20) / all;
   const double bottom = kRow * static_cast<double>(2 * n_ranks);
-  std::string svg = cat("<div class=wide><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
-                        kWidth, "\" height=\"", bottom + 24, "\">\n");
+  std::string svg = svg_begin(bottom);
   std::vector<double> computes(static_cast<size_t>(n_ranks)), exchanges(computes.size());
   for (size_t row = 0; row < 2 * computes.size(); ++row)
-    svg += cat("<text x=\"4\" y=\"", fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"),
-               "\" font-size=\"13\">", row % 2 == 0 ? cat("rank ", row / 2) : "exchanges",
-               "</text>\n");
+    svg += text(4, row, "", row % 2 == 0 ? cat("rank ", row / 2) : "exchanges");
   for (const RankBar& b : bars) {
     const auto rank = static_cast<size_t>(b.rank);
-    (b.is_exchange ? exchanges : computes)[rank] += b.end_ms - b.begin_ms;
-    svg += rect(b.begin_ms, b.end_ms, scale, 2 * rank + (b.is_exchange ? 1 : 0), color_of(b.phase),
-                cat(b.what, ": ", fixed(b.end_ms - b.begin_ms, "%.4f"), " ms from ",
-                    fixed(b.begin_ms, "%.4f")));
+    const double ms = b.end_ms - b.begin_ms;
+    (b.is_exchange ? exchanges : computes)[rank] += ms;
+    if (b.is_exchange && b.part >= 0) computes[rank] -= ms;
+    const size_t row = 2 * rank + (b.is_exchange ? 1 : 0);
+    svg += rect(b.begin_ms, b.end_ms, scale, row, kColors[static_cast<size_t>(b.color)],
+                cat(b.what, ": ", fixed(ms, "%.4f"), " ms from ", fixed(b.begin_ms, "%.4f")));
+    if (b.micro_batch >= 0 && !b.is_exchange && ms * scale > 24)
+      svg += text(kLeft + (b.begin_ms + ms / 2) * scale, row,
+                  " fill=\"#fff\" text-anchor=\"middle\"", cat(b.micro_batch));
   }
   svg += axis(all, scale, bottom) + "</svg></div>\n";
+  if (pipeline) svg += TEGULA_TRY(simulated_below(bars, *pipeline));
   std::string sums =
       "<table><tr><th>rank</th><th class=n>computes, ms</th><th class=n>exchanges and waits, "
-      "ms</th>"
-      "<th class=n>neither, ms</th></tr>\n";
+      "ms</th><th class=n>neither, ms</th></tr>\n";
   for (size_t r = 0; r < computes.size(); ++r)
     sums += cat("<tr><td>", r, "</td><td class=n>", fixed(computes[r], "%.4f"), "</td><td class=n>",
                 fixed(exchanges[r], "%.4f"), "</td><td class=n>",
                 fixed(all - computes[r] - exchanges[r], "%.4f"), "</td></tr>\n");
-  return cat("<!doctype html><html lang=en><meta charset=utf-8><title>", escape_html(title),
-             "</title><style>", kStyle, "</style><h1>", escape_html(title),
-             "</h1>\n<p>The last step, ", fixed(all, "%.4f"),
+  return cat(page_begin(title), "The last step, ", fixed(all, "%.4f"),
              " ms from its first op to its last one, by the machine's clock. ", kLegend, svg,
              "<h2>By rank</h2>\n", sums, "</table></html>\n");
 }
@@ -297,10 +370,13 @@ Result<std::string> timeline_page(const Trainer& trainer, const TrainSummary& su
       cat(trainer.config().model.type, ", ", trainer.config().dtype, ", ", plan.target.name);
   if (const auto& bars = trainer.rank_bars(); !bars.empty()) {
     const Mesh& mesh = trainer.config().mesh;
-    return ranks_html(bars, mesh.n_ranks(),
-                      cat(parts > 1 ? "The last micro-batch of a step, and its update, on "
-                                    : "A training step on ",
-                          to_text(mesh), ": ", of));
+    const CompiledStages* const stages = trainer.stages();
+    return ranks_html(
+        bars, mesh.n_ranks(),
+        cat(parts > 1 && !stages ? "The last micro-batch of a step, and its update, on "
+                                 : "A training step on ",
+            to_text(mesh), stages ? cat(", ", trainer.config().schedule) : "", ": ", of),
+        stages ? stages->ranks[0].get() : nullptr);
   }
   const RunTrace& trace = trainer.trace();
   Timeline t;

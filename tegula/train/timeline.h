@@ -10,6 +10,10 @@
 // order of the plan, each as long as the mean of the steps that were timed (on a device by events
 // around its launches, one by one, on the CPU by the clock), and what is left is the median step
 // less all bars. The page says which, and why.
+//
+// On several ranks of a mesh each has two rows, of what it computes and of what it exchanges with
+// others, waiting included: a bar is an op as the last step ran it, by the machine's steady clock;
+// of a pipeline a part, a message, or a collective within a part.
 #pragma once
 
 #include <string>
@@ -19,8 +23,6 @@
 
 namespace tegula {
 
-// On several ranks of a mesh each has two rows, of what it computes and of what it exchanges with
-// others, waiting included: a bar is an op as the last step ran it, by the machine's steady clock.
 enum class Queue : uint8_t { kProducts, kKernels, kCopies, kHost };
 
 struct TimelineEvent {
@@ -48,9 +50,12 @@ std::vector<TimelineEvent> placed_events(const Plan& plan, std::span<const int64
 
 // A rank's bars as a text, a line each, for whoever draws all ranks.
 std::string bars_of_rank(int64_t rank, const Plan& plan, std::span<const StepStats> stats);
-// The page of all ranks' bars. Error: a text that bars_of_rank did not write.
+// Of a pipeline's rank: a bar for each part of its list, and each message and collective.
+std::string bars_of_rank(int64_t rank, const ProgramSession& session);
+// The page of all ranks' bars; of a pipeline, below them, its schedule as simulated with the mean
+// time of each part. Errors: a text that bars_of_rank did not write; those of simulate.
 Result<std::string> ranks_html(std::span<const std::string> bars, int64_t n_ranks,
-                               std::string_view title);
+                               std::string_view title, const PlannedProgram* pipeline = nullptr);
 
 std::string timeline_html(const Timeline& timeline, std::string_view title);
 

@@ -412,8 +412,12 @@ void Trainer::measure_memory(TrainSummary& sum) const {
 
 // The first rank's step for the report, and all that ranks do for a timeline of them.
 void Trainer::time_steps(bool is_timed) {
-  if (is_staged()) main_sessions()[0]->collect(is_timed ? &ranks_[0]->stats[kStep] : nullptr);
   const bool draws_all = !config_.timeline.empty() && !is_alone();
+  for (const auto& run : ranks_)
+    for (size_t i = 0; draws_all && is_staged() && i < run->step_program->sessions().size(); ++i)
+      if (const auto& session = run->step_program->sessions()[i])
+        session->collect(is_timed ? &run->stats[1 + i] : nullptr);
+  if (is_staged()) main_sessions()[0]->collect(is_timed ? &ranks_[0]->stats[kStep] : nullptr);
   for (size_t r = 0; r < ranks_.size(); ++r)
     for (size_t i = 0; i < plans_.size(); ++i)
       if (i != kEval && (draws_all || (r == 0 && i == kStep)))
@@ -424,10 +428,12 @@ void Trainer::time_steps(bool is_timed) {
 Status Trainer::exchange_bars() {
   if (config_.timeline.empty() || is_alone()) return {};
   std::string own;
-  for (size_t r = 0; r < ranks_.size(); ++r)
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const int64_t rank = group_.first_rank() + static_cast<int64_t>(r);
+    if (is_staged()) own += bars_of_rank(rank, *ranks_[r]->step_program);
     for (size_t i = 0; i < plans_.size(); ++i)
-      own += bars_of_rank(group_.first_rank() + static_cast<int64_t>(r),
-                          ranks_[r]->sessions[i][0]->plan(), ranks_[r]->stats[i]);
+      own += bars_of_rank(rank, ranks_[r]->sessions[i][0]->plan(), ranks_[r]->stats[i]);
+  }
   rank_bars_ = TEGULA_TRY(group_.segment().exchange(own));
   return {};
 }
@@ -501,7 +507,9 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   const int64_t first = step_;
   for (const auto& run : ranks_) {
     run->stats.assign(plans_.size(), {});
-    if (is_staged()) run->stats.assign(1, std::vector<StepStats>(plan().steps.size()));
+    if (is_staged())
+      run->stats.assign(1 + run->step_program->sessions().size(),
+                        std::vector<StepStats>(plan().steps.size()));
     for (size_t i = 0; i < plans_.size(); ++i)
       run->stats[i].resize(run->sessions[i][0]->plan().steps.size());
   }

@@ -141,6 +141,7 @@ class Trainer {
   const std::vector<StepStats>& step_stats() const { return ranks_[0]->stats[kStep]; }
   // With --timeline on several ranks: when each of theirs ran last, as texts (train/timeline.h).
   const std::vector<std::string>& rank_bars() const { return rank_bars_; }
+  const CompiledStages* stages() const { return stages_ ? &*stages_ : nullptr; }
   int64_t timed_steps() const { return timed_steps_; }
   // With --timeline, on a device: step kTracedStep of the run, a replayed graph. And how many
   // launches each step of plan() has in it.

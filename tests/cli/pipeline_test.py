@@ -1,9 +1,12 @@
 """Pipelines on ranks: in mode exact the files of one rank that accumulates, byte for byte, whatever the schedule; what a rank does, holds and
 sends as planned; a run goes on on another mesh; what cannot be is refused with its numbers."""
 
+import html
 import itertools
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -108,6 +111,47 @@ class Faults(Pipelines):
         self.assertEqual(tool.returncode, 0, told)
         self.assertIn("was killed by signal 9", told)
         self.assertEqual(self.files(one)["model.safetensors"], (self.out / "latest" / "model.safetensors").read_bytes())
+
+
+class Timelines(Pipelines):
+    def test_each_rank_runs_its_list_beside_the_simulated_one(self):
+        for schedule, mesh, m, processes, more in (("1f1b", {"pp": 2}, 4, 1, ()), ("zb-h1", {"pp": 2, "dp": 2}, 8, 4, ("--zero", 1)),
+                                                   ("chimera", {"pp": 2, "tp": 2}, 4, 2, ()), ("interleaved", {"pp": 2}, 4, 2, ())):
+            with self.subTest(schedule=schedule, mesh=mesh, processes=processes):
+                self.check_page(schedule, mesh, m, processes, more)
+
+    def check_page(self, schedule, mesh, m, processes, more):
+        page = self.dir / "timeline.html"
+        text = ",".join(f"{axis}={n}" for axis, n in mesh.items())
+        self.train("out", "--overwrite", *GPT2, "--accumulate", m, "--mesh", text, "--schedule", schedule, "--processes", processes, *more,
+                   "--timeline", page, steps=4)
+        measured, simulated = page.read_text().split("<h2>The schedule, simulated</h2>")
+        self.assertIn(f"<h1>A training step on {text}, {schedule}: gpt2, f32", measured)
+        ranks = math.prod(mesh.values())
+        self.assertEqual(re.findall(r">rank (\d+)</text>", measured), list(map(str, range(ranks))))
+        bars = [[] for _ in range(2 * ranks)]  # of each row: what, begin, end
+        for y, what, ms, begin in re.findall(r'y="(\d+)" width=[^>]+><title>([^:]+): ([\d.]+) ms from ([\d.]+)<', measured):
+            bars[int(y) // 34].append((html.unescape(what), float(begin), float(begin) + float(ms)))
+        lists = {}  # of each place along pp: what is simulated, in its order
+        for place, what in re.findall(r"<title>rank (\d+), ([^:]+): ", simulated):
+            lists.setdefault(int(place), []).append(html.unescape(what))
+        self.assertEqual(len(lists), mesh["pp"])
+        by_list, own = {}, m // mesh.get("dp", 1)
+        for rank in range(ranks):
+            parts = [bar for bar in bars[2 * rank] if not bar[0].startswith("sums joined")]
+            self.assertTrue(all(a[2] <= b[1] + .001 for a, b in itertools.pairwise(parts)))  # one after another
+            names = [what for what, _, _ in parts]
+            self.assertIn(names, list(lists.values()))
+            by_list.setdefault(tuple(names), []).append(rank)
+            self.assertEqual(len(set(names)), len(names))
+            backward = ["weight_gradient"] if schedule == "zb-h1" else ["backward"]  # nothing else waits for the first stage's
+            for what in ["forward", *backward]:
+                runs = [name for name in names if re.search(rf"'s {what} of micro-batch \d+$", name)]
+                self.assertEqual(len(runs), own * (2 if schedule == "interleaved" else 1), names)
+            self.assertTrue(any(re.match(r"wait for .* of micro-batch \d+, pp [01] to [01]$", what) for what, _, _ in bars[2 * rank + 1]))
+            if "tp" in mesh:  # exchanges within parts
+                self.assertTrue(any(re.match(r"all_gather of .* in stage \d's forward of micro-batch", what) for what, _, _ in bars[2 * rank + 1]))
+        self.assertEqual([len(of) for of in by_list.values()], [ranks // mesh["pp"]] * mesh["pp"])
 
 
 class Plans(Pipelines):
