@@ -65,7 +65,7 @@ Status run(const Options& o) {
     const int64_t original = work_of(whole.graph, whole.left, {}),
                   other = work_of(rule.graph, rule.right, at),
                   fixed = work_of(whole.graph, whole.right, {});
-    // What is written is tested as what was read.
+    // The written program is tested as the read ones were.
     superopt::Assignment constant;
     constant.scalars = at.scalars;
     if (!TEGULA_TRY(superopt::compare(whole, constant)).wrong.empty())

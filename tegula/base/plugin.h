@@ -19,7 +19,7 @@ struct PluginKind {
 
 // The entry. Errors: no such file, one that does not load or has no entry; what to do.
 Result<void*> open_plugin(const PluginKind& kind);
-// What a plug-in of another interface is told.
+// A plug-in of another interface is told this.
 Error wrong_abi(const PluginKind& kind, int64_t abi, int64_t expected);
 
 }  // namespace tegula

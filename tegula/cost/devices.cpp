@@ -15,8 +15,8 @@ constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 // more through a network card.
 constexpr double kInsideSeconds = 1e-6, kPcieSeconds = 2e-6, kNetworkSeconds = 6e-6;
 
-// What large products reach at the full clock, the k of half of it, the clock that products leave,
-// and whence.
+// Shares: those that large products reach at the full clock, the k of half of it, the clock that
+// products leave, and whence.
 using Shares = Accelerator::Sustained;
 constexpr Shares kA100 = {.82, 100, .92,
                           "257 of 312 TFLOP/s on random data [He 2024, Strangely, matrix "

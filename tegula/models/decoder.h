@@ -177,7 +177,7 @@ inline constexpr Cut kQwenExpertCuts[] = {{"q_proj.weight", 0, &setting::kHeads}
                                           {"embed_tokens.weight", 0},
                                           {"lm_head.weight", 0}};
 
-// What families of the decoder share; `def` brings the rest. Where it says nothing else,
+// Families of the decoder share this; `def` brings the rest. Where it says nothing else,
 // config.json has the family's name and ranks cut weights as Llama's.
 constexpr ModelDef decoder_family(ModelDef def) {
   def.hidden = decoder_hidden, def.head = decoder_head;

@@ -26,7 +26,7 @@ namespace tegula::planner {
 // Logits: never whole, by chunks of tokens that are made again backward, whole.
 enum class Loss : uint8_t { kFused, kChunked, kWhole };
 
-// What selective recomputation makes again. Scores: attention's core [Korthikanti et al. 2022,
+// Selective recomputation makes these again. Scores: attention's core [Korthikanti et al. 2022,
 // section 5]. Norms: norms, turned queries and keys, activations (--recompute-modules). Products:
 // all but every other product and attention (torchtitan's policy for ops).
 enum class Selective : uint8_t { kUsual, kScores, kNorms, kProducts };

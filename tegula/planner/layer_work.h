@@ -59,7 +59,7 @@ LayerWork head_work(const ModelSpec& model, const RankShape& shape);
 
 // Bytes that a layer keeps of one micro-batch.
 double saved_bytes(const LayerWork& work, Remat remat, Selective selective);
-// What recomputation does again, of layers that do any.
+// The work that recomputation does again, of layers that do any.
 std::vector<Work> work_again(const LayerWork& work, Remat remat, Selective selective);
 // The bytes of the layer's input alone.
 double input_bytes(const ModelSpec& model, const RankShape& shape);

@@ -170,7 +170,7 @@ std::string to_html(const Answer& a) {
   layouts_table(out, a);
   out += "<h2>A step</h2>\n";
   bar(out, p.seconds.parts(), p.step_s(), "s", 1);
-  // What is never there together is taken off the gradients.
+  // Bytes never there together are taken off the gradients.
   std::array<Part, 7> memory = p.memory.parts();
   memory[1].value += memory[6].value, memory[6].value = 0;
   print(out, "<h2>Memory of %.0f GB</h2>\n", visible_bytes(a.cluster->device) / 1e9);

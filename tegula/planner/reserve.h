@@ -17,7 +17,7 @@ namespace tegula::planner {
 enum class Fit : uint8_t { kFits, kMayNotFit, kDoesNotFit };
 std::string_view fit_name(Fit fit);  // "may not fit"
 
-// What programs see of a device's memory; of a device without that number the data sheet's.
+// Bytes that programs see of a device's memory; of a device without that number the data sheet's.
 double visible_bytes(const Accelerator& device);
 
 struct Reserve {

@@ -206,7 +206,7 @@ Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& pa
   Tally tally = tally_of(Fit::kFits);
   if (tally.n_layouts() == 0) return why_none(model, cluster, job, pins);
   r.n_fit = tally.n_fit(), r.n_may_fit = tally.n_may_fit();
-  // What may not fit is an answer where nothing fits.
+  // A layout that may not fit is an answer where nothing fits.
   if (r.n_fit == 0 && r.n_may_fit > 0) r.fit = Fit::kMayNotFit, tally = tally_of(r.fit);
   r.n_layouts = tally.n_layouts();
   r.smallest = pricer.price(tally.smallest().layout);

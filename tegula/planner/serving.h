@@ -27,7 +27,7 @@ namespace tegula::planner {
 enum class Partition : uint8_t { kStationary1d, kStationary2d, kGathered };
 std::string_view partition_name(Partition p);
 
-// What weights and caches may take: the rest is the driver's and the collectives'.
+// Bytes that weights and caches may take: the rest is the driver's and the collectives'.
 inline double served_bytes(const Accelerator& device) { return 0.95 * device.memory_bytes; }
 
 struct ServeJob {

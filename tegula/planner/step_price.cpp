@@ -26,7 +26,7 @@ struct StepPricer::Stage {
   double total() const { return forward_s() + backward_s(); }
 };
 
-// What layouts that differ in ZeRO alone share; they come one after another.
+// Layouts that differ in ZeRO alone share this; they come one after another.
 struct StepPricer::ButForZero {
   bool is_set = false;
   Layout layout;
@@ -323,7 +323,7 @@ void StepPricer::add_data_parallel(const Layout& l, const RankParams& p, const S
     dp = stages * exposed(both(Collective::kAllReduce, state.gradients, buckets), hidden_b);
   } else {
     const double reduce = both(Collective::kReduceScatter, state.gradients, buckets);
-    // What is gathered are copies of two bytes.
+    // The gathered ones are copies of two bytes.
     const double gather =
         both(Collective::kAllGather, f.is_sharded ? std::min(2.0, state.weights) : state.weights,
              l.zero == 3 ? n * f.gathers_a_layer : buckets);

@@ -52,7 +52,8 @@ struct StepPrice {
   int64_t worst_stage = 0;
   bool is_bound = false;  // a list's bubble is not in it: the step takes longer
   double together = 1;    // share of their time that parts that go together take (DualPipe)
-  // Of the step, all devices: by all keys; those that are done, without keys that kernels skip.
+  // FLOPs of the step, all devices: by all keys; those that are done, without keys that kernels
+  // skip.
   double flops_model = 0, flops_hw = 0;
 
   double step_s() const { return seconds.total(); }

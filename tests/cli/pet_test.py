@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from case import INPUT, USAGE, CliTest
+from case import INPUT, CliTest
 
 # Two images beside one another, as the lectures have it: the seam of the result is wrong.
 SEAM = """rule seam

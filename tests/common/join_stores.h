@@ -1,4 +1,4 @@
-// What the stores of several ranks hold together.
+// The tensors that the stores of several ranks hold together.
 #pragma once
 
 #include <map>

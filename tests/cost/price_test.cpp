@@ -10,7 +10,7 @@
 namespace tegula {
 namespace {
 
-// What an H200's row says: large products at .845 of the peak, three quarters of its clock when
+// An H200's row says: large products at .845 of the peak, three quarters of its clock when
 // they keep .8 of it busy; nine tenths of the bandwidth.
 constexpr double kBusy = 0.845;
 

@@ -137,7 +137,7 @@ TEST(Frameworks, AStepOfFewTokensWaitsForItsHost) {
   EXPECT_EQ(answer(q)->found.best.at(0).seconds.host, 0);
 }
 
-// What a message wins beside other work: .68 of its time, less 40 µs; the last layer's never hides.
+// A message wins beside other work: .68 of its time, less 40 µs; the last layer's never hides.
 TEST(Frameworks, ShortMessagesHideLess) {
   const char* fix = "dp=8,tp=1,pp=1,cp=1,zero=0,microbatch=4,remat=none";
   const auto dp = [&](const char* framework) {

@@ -80,7 +80,7 @@ Timed time(FuncId (*write)(Module&), LinkSpeed link) {
     EXPECT_TRUE(sessions.back()->bind("x", x.ref().data).ok());
     sessions.back()->observer = [](void* owed, const Session& s, size_t step) {
       if (s.plan().steps[step].op->name != "cumsum") return;
-      // What a kernel has slept too long its successors sleep less.
+      // As long as a kernel overslept, its successors sleep less.
       auto& owed_s = *static_cast<double*>(owed);
       owed_s += kKernel_s;
       const auto start = Clock::now();

@@ -19,7 +19,7 @@ struct Timed {
   double seconds = 0, link_s = 0, waited_s = 0, forward_s = 0;
 };
 
-// What a kernel has slept too long its successors sleep less.
+// As long as a kernel overslept, its successors sleep less.
 struct Sleeper {
   double seconds_a_flop = 0, owed_s = 0;
   static void after(void* context, const Session& session, size_t step) {

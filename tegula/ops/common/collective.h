@@ -49,7 +49,7 @@ struct AloneRef {
   }
 };
 
-// What collectives have in common; `def` brings the rest. Where it says nothing else: a result of
+// Collectives have this in common; `def` brings the rest. Where it says nothing else: a result of
 // the operand's type and shape, of which a rank alone keeps what it has, and linear.
 constexpr OpDef group_op(OpDef def) {
   def.group = "collective";

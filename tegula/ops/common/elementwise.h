@@ -23,7 +23,7 @@ int64_t per_element(const OpCall& c) {
 std::vector<Sample> unary_samples(double low, double high, DType dtype = DType::kF32);
 std::vector<Sample> binary_samples(double low, double high, DType dtype = DType::kF32);
 
-// What elementwise ops have in common; `def` brings the rest. Types say how many operands there
+// Elementwise ops have this in common; `def` brings the rest. Types say how many operands there
 // are, "F
 // -> F" where they are left out; one operation an element, where nothing else is said, and none
 // by per_element<0>: such ops are free to passes. Samples lie in [-2, 2] unless others are said.

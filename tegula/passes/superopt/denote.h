@@ -1,4 +1,4 @@
-// What a program denotes: for every index of its result, a sum of guarded products of inputs'
+// A program denotes for every index of its result, a sum of guarded products of inputs'
 // elements.
 //
 //   y[i0, i1, …] = Σ_terms coefficient · Σ_bound [guards] Π factors
@@ -16,7 +16,7 @@ namespace tegula::superopt {
 struct Term;
 using Value = std::vector<Term>;  // a sum; empty: 0
 
-// What an opaque function is applied to: a sum, or for "max" the sums at all places of a domain.
+// An operand of an opaque function: a sum, or for "max" the sums at all places of a domain.
 struct Branch;
 
 struct Factor {

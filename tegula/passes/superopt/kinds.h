@@ -1,4 +1,4 @@
-// What the kinds' files share; each declares a family's forms.
+// The kinds' files share this; each declares a family's forms.
 #pragma once
 
 #include "tegula/passes/superopt/program.h"

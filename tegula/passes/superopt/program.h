@@ -70,7 +70,7 @@ struct Form {
 Symbol out_index(size_t dim);
 Symbol loop_index(size_t n);
 
-// What a kind is asked with.
+// A kind is asked with these.
 struct KindCall {
   std::span<const Extents> in;
   const KindAttrs& attrs;

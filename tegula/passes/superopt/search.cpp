@@ -243,7 +243,7 @@ class Superoptimiser {
   Result<bool> improve(uint64_t hash, Kind& kind, double budget) {
     BlockSearch search(options_, found_);
     const bool was_spent = std::exchange(found_.is_spent, false);
-    // What is kept depends on the mode and the rules' text, too.
+    // The kept result depends on the mode and the rules' text, too.
     const uint64_t key = mix(mix(hash, options_.mode == Mode::kFast), hash_of(kNamedRules));
     std::vector<Candidate> all;
     std::string kept = how_.trial ? how_.trial->recall(key) : "";

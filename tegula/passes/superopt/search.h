@@ -28,10 +28,10 @@ class Trial {
     double times_faster = 0;         // than the first: the median of rounds in which all take turns
     bool has_bits_of_first = false;  // all results', on special values, too
   };
-  // Of functions 0 of these modules, as the pipeline and the planner make them; the first is what
-  // the others stand for. At most about so many seconds.
+  // Times functions 0 of these modules, as the pipeline and the planner make them; the first is
+  // what the others stand for. At most about so many seconds.
   virtual Result<std::vector<Timed>> time(std::span<const Module> candidates, double seconds) = 0;
-  // What was kept of a block, by its hash; "": nothing.
+  // The result that was kept of a block, by its hash; "": nothing.
   virtual std::string recall(uint64_t block) = 0;
   virtual void keep(uint64_t block, const std::string& text) = 0;
 };
@@ -42,7 +42,7 @@ struct TakenRule {
   bool keeps_order = false;
 };
 
-// What came of it, for people.
+// The outcome, for people.
 struct Found {
   std::vector<TakenRule> rules;
   int64_t n_blocks = 0, n_distinct = 0, n_changed = 0, n_candidates = 0, n_recalled = 0;

@@ -162,7 +162,7 @@ TEST(ChangedProofs, NameTheFirstWrongStep) {
       << checked.error().message;
 }
 
-// What any rule of the file says, whatever its names: it matches both sides.
+// Any rule of the file says, whatever its names: it matches both sides.
 bool has_rule(std::span<const Rule> rules, const std::string& text) {
   Rule wanted = (*parse_rules("rule wanted\n" + text, "wanted"))[0];
   for (const Rule& r : rules)

@@ -1,4 +1,4 @@
-// What each kind means, written down once more: the sum of its elements at an index.
+// The meaning of each kind, written down once more: the sum of its elements at an index.
 #include <set>
 
 #include "tegula/base/algorithm.h"

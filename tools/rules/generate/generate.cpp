@@ -238,8 +238,8 @@ class Enumeration {
     const int c = programs_[static_cast<size_t>(program)].op.choice;
     return c < 0 ? kNone : choices_[static_cast<size_t>(c)].kind;
   }
-  // What elementwise identities alone make of another program: sums and products are grouped to the
-  // left in descending order, and scaled last.
+  // Left out: what elementwise identities alone make of another program: sums and products are
+  // grouped to the left in descending order, and scaled last.
   bool is_regrouped(const Step& s, int x, int y) const {
     const std::string& kind = choices_[static_cast<size_t>(s.choice)].kind;
     const auto child = [&](int p, size_t k) { return programs_[static_cast<size_t>(p)].op.in[k]; };

@@ -18,7 +18,7 @@ struct World {
 };
 std::span<const World> all_worlds();
 
-// What can be done next to values of given shapes: a kind with attributes.
+// A kind that can be applied next to values of given shapes: a kind with attributes.
 struct Choice {
   std::string kind;
   KindAttrs attrs;

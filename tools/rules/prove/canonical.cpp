@@ -91,7 +91,7 @@ std::string signature_of(const Factor& f) {
   return out;
 }
 
-// What a term and a branch share: bound variables over something.
+// A term and a branch share this: bound variables over something.
 template <class Scope>
 struct Search {
   const std::string& place;
