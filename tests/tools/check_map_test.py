@@ -76,7 +76,7 @@ class CheckMap(ToolTest):
         self.refused("figure 1.66", figure=f"1.66 times: {result}")
         self.refused("names neither a result", figure="586,943 tokens/s")
         self.refused("names neither a result", figure="a step 7.9 → 5.9 ms")
-        self.taken(figure="405B: 821,616 layouts in .7 s: `docs/planner.md`")
+        self.taken(figure="405B: 1,095,488 layouts in .9 s: `docs/planner.md`")
         self.refused("figure .0001", figure="405B in .0001 s: `docs/planner.md`")
         self.taken(figure="4 all_to_all a layer; PyTorch's gradients to 1e-12")
 
