@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """What the planner says of training runs that others have published, beside what they measured.
 
-Nothing is fitted to any of them. Every row says what its report does not, as far as it matters, and how far its published
+Nothing is fitted to any of them but one factor a framework. Every row says what its report does not, as far as it matters, and how far its published
 number was traced: to the report's own `text`, or to others who `quote` it with the place in it.
 
     bench/planner_published.py --tegula build/release/tegula            # the tables
     bench/planner_published.py --tegula … --check docs/planner.md docs/lab/planner_runs.md    # are they those of the pages?
-    bench/planner_published.py --tegula … --factors                     # Framework::factor, from these runs
 """
 
 import argparse

@@ -247,10 +247,7 @@ Result<std::vector<std::string>> Remote::exchange(std::string_view mine) {
       text = mine;
       continue;
     }
-    // A text that came before a failure is read.
-    const Tally& come = s.at(p).n_texts;
-    if (!come.wait_for(s.n_exchanges, who) && come.load() < s.n_exchanges)
-      return io_error("another process failed");
+    if (!s.at(p).n_texts.wait_for(s.n_exchanges, who)) return io_error("another process failed");
     const std::lock_guard lock(s.mutex);
     text = std::move(s.at(p).texts.front());
     s.at(p).texts.pop_front();

@@ -164,7 +164,7 @@ class TcpWire final : public Wire {
   Status tell_addresses();
   Status meet_first();
   void keep(int64_t process, Other other);
-  void flush(Connection& c);
+  void flush(Sink& sink, int64_t process);
   void take_all(Sink& sink, int64_t process);
   void lose(Sink& sink, int64_t process, const std::string& why);
   std::string missing(int64_t first) const;
@@ -333,7 +333,8 @@ Status TcpWire::meet() {
 }
 
 // As much as the system takes. Whoever has closed may have said why, which is read first.
-void TcpWire::flush(Connection& c) {
+void TcpWire::flush(Sink& sink, int64_t process) {
+  Connection& c = at(process);
   while (!c.queue.empty()) {
     const Frame& f = c.queue.front();
     const size_t head = sizeof f.head;
@@ -350,6 +351,8 @@ void TcpWire::flush(Connection& c) {
     const ssize_t sent = ::sendmsg(c.socket.fd, &message, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (sent < 0 && errno != EPIPE && errno != ECONNRESET)
+      return lose(sink, process, cat("nothing can be sent to it: ", std::strerror(errno)));
     if (sent < 0) {
       c.takes_nothing = true, c.queue.clear(), c.queued = c.sent_of_first = 0;
       return;
@@ -398,7 +401,8 @@ void TcpWire::step(Sink& sink, const Alarm& alarm, int64_t most_ms) {
   for (int64_t p = 0; p < how_.n_processes; ++p) {
     Connection& c = at(p);
     if (c.socket.fd < 0) continue;
-    flush(c);
+    flush(sink, p);
+    if (c.socket.fd < 0) continue;
     const short out = c.queue.empty() ? 0 : POLLOUT;
     polls.push_back({c.socket.fd, static_cast<short>(POLLIN | out), 0});
     who.push_back(p);
@@ -407,7 +411,7 @@ void TcpWire::step(Sink& sink, const Alarm& alarm, int64_t most_ms) {
   if (polls[0].revents) alarm.clear();
   for (size_t i = 1; i < polls.size(); ++i) {
     Connection& c = at(who[i]);
-    if (polls[i].revents & POLLOUT) flush(c);
+    if (polls[i].revents & POLLOUT) flush(sink, who[i]);
     if (polls[i].revents & (POLLIN | POLLERR | POLLHUP) && c.socket.fd >= 0) take_all(sink, who[i]);
   }
 }

@@ -72,8 +72,10 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
   const auto n = static_cast<double>(group.size);
   const int64_t in_node =
       std::max<int64_t>(1, cluster.device.devices_per_node / std::max<int64_t>(1, group.stride));
+  // A ring that comes back to its first node is one hop short of going round.
   const double nodes = is_in_node(cluster, group) ? 0 : std::ceil(n / static_cast<double>(in_node));
-  return messages * ((n - 1 - nodes) * hop + nodes * hop_between) +
+  const double between = std::min(nodes, n - 1);
+  return messages * ((n - 1 - between) * hop + between * hop_between) +
          seconds_of(what, Algorithm::kRing, bytes, group.size, link,
                     gamma_of(cluster.device, e.memory));
 }

@@ -57,8 +57,8 @@ class Finder {
     }
   }
 
-  // Compute, or memory traffic. Elementwise ops fuse: what they take is seen
-  // where it is known which are computed again together (Recomputer).
+  // Compute, or memory traffic. Elementwise ops fuse: Recomputer knows which are computed again
+  // together, and sees what they take.
   void find_times() {
     c_.seconds.assign(f_.nodes.size(), 0);
     c_.seconds_per_byte = price(*options_.target, DType::kF32, 0, 1);

@@ -7,9 +7,9 @@
 // So ranks that hold shards of all of them have one sum that pends, and need one all_reduce. An
 // operand that is a concatenation along what is summed (a fused projection's gradient) is several
 // addends; where its one other reader is a product that keeps that dim (the gradient of the
-// projection's weight), that one reads A, too, and its columns are put back: they are fewer than
-// what is put side by side. Changes bits: each output is one chain a shard, rounded once. Runs on a
-// whole step alone.
+// projection's weight), that one reads A, too, and its columns are put back, where they are fewer
+// than what is put side by side. Changes bits: each output is one chain a shard, rounded once. Runs
+// on a whole step alone.
 
 #include <map>
 
@@ -144,7 +144,8 @@ class SumProducts {
     return sum.size() > 1 && all >= kLeastSummed;
   }
 
-  // Is n a product whose second operand is a concatenation that a sum reads apart, and nobody else?
+  // Is n a product, smaller than its second operand, a concatenation that a sum reads apart, and
+  // nobody else?
   void find_columns(NodeId id) {
     const Node& n = f_.nodes[id];
     if (n.op != &dot_op || !sums_[id].empty() || !is_plain_dot(n) || n.attrs.has("out") ||
@@ -153,6 +154,7 @@ class SumProducts {
     const ValueId joined = n.inputs[1];
     const Node* from = f_.producer(joined);
     if (!from || from->op != &concat_op || uses_[joined] != 2) return;
+    if (f_.type(n.output()).bytes() >= f_.type(joined).bytes()) return;
     for (NodeId sum = 0; sum < id; ++sum) {
       const Node& other = f_.nodes[sum];
       if (sums_[sum].empty() || other.op != &dot_op || other.inputs[0] != joined) continue;

@@ -101,6 +101,7 @@ void Planner::end_older_sums() {
     return bytes > s.out[0].type.bytes() ? bytes : 0;
   };
   const int newest = in_background_.back().second;
+  if (summed_bytes(newest) == 0) return;  // a gather, perhaps of another layer: no sum more
   if (std::string layer = layer_of(step_of(newest).scope); layer != sums_layer_) {
     sums_layer_ = std::move(layer);
     last_sums_bytes_ = std::exchange(sums_bytes_, 0);

@@ -53,8 +53,8 @@ struct Framework {
   double hides = 1, start_beside_s = 0;
   double message_bytes = 0;    // of gradients in one; 0: a layer's
   double gathers_a_layer = 1;  // of sharded weights: by the layer, or by the tensor
-  // Times as long as all of that: what published runs took, the mean of reports, at most 1.15
-  // (bench/planner_published.py --factors, with the error of a report from the others alone).
+  // Times as long as all of that: published runs' seconds over those, the mean of reports, at most
+  // 1.15 (bench/planner_published.py, with the error of a report from the others alone).
   double factor = 1;
 };
 

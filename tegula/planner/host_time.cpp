@@ -33,6 +33,7 @@ double host_seconds(const Job& job, const Layout& l, const HostOps& layer, int64
   if (job.framework->one_by_one) {
     each = layer.modules * (is_autocast(job) ? kAutocastModule : kModule) + layer.others * kOp;
     if (l.remat == Remat::kFull) each *= kRecomputed;
+    if (l.remat == Remat::kEveryOther) each *= (1 + kRecomputed) / 2;
   }
   if (is_sharded && !is_alone) each += l.zero >= 3 ? kShardedTwice : kShardedOnce;
   const double parameter = kParameter + (is_sharded || is_alone ? 0 : kParameterOfDdp);

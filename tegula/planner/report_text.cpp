@@ -75,7 +75,7 @@ void job_card(std::string& out, const Answer& a) {
             ? cat("as with ", a.job.framework->name, "; --fix overlap= says another share").c_str()
             : "and none in the interval's slow end; --fix overlap= says another share");
   for (const std::string& note : a.notes) print(out, "note        %s\n", note.c_str());
-  print(out, "search      %s layouts, of which %s fit and %s may not\n",
+  print(out, "search      %s layouts: %s fit, %s may not fit, the others do not\n",
         grouped(a.found.n_layouts).c_str(), grouped(a.found.n_fit).c_str(),
         grouped(a.found.n_may_fit).c_str());
 }

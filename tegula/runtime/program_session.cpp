@@ -107,8 +107,9 @@ Status ProgramSession::run() {
   waited_s_ = 0, ran_.clear();
   for (size_t i = 0; i < program_->steps.size(); ++i) {
     const ProgramStep& s = program_->steps[i];
-    const double began_s = steady_seconds();
+    const double began_s = is_recorded_ ? steady_seconds() : 0;
     TEGULA_TRY(s.kind <= ProgramStep::Kind::kJoin ? run(s) : exchange(s));
+    if (!is_recorded_) continue;
     ran_.push_back({i, -1, began_s, steady_seconds()});
     const Session* part = s.kind == ProgramStep::Kind::kRun
                               ? sessions_[static_cast<size_t>(s.run.part)].get()

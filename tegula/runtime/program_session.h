@@ -57,12 +57,14 @@ class ProgramSession {
   // Seconds that the last run waited for others: for what it needed, and for what was not taken.
   double waited_s() const { return waited_s_; }
   // When the last run did what, by the machine's steady clock: its program's steps in their order,
-  // behind each the collectives within it, if its session collects times.
+  // behind each the collectives within it, if its session collects times. Nothing but where
+  // record(true) was called.
   struct Ran {
     size_t step = 0;      // of the program
     int collective = -1;  // step of its part's plan; -1: all of it
     double began_s = 0, ended_s = 0;
   };
+  void record(bool is_recorded) { is_recorded_ = is_recorded; }
   const std::vector<Ran>& ran() const { return ran_; }
   int64_t counted_flops() const;
   Region& flows() { return flows_; }
@@ -93,6 +95,7 @@ class ProgramSession {
   std::vector<Errand*> errands_;     // of each message
   std::vector<Move> moves_;          // of those that come
   double waited_s_ = 0;
+  bool is_recorded_ = false;
   std::vector<Ran> ran_;
   std::vector<std::unique_ptr<Session>> sessions_, joins_;  // of each part that runs, and sums
   // By parameter, where its sum of each slot lies.

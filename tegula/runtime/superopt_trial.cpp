@@ -36,7 +36,7 @@ void plant_specials(Measurement& m) {
   uint64_t at = 1;
   for (const auto& p : m.session().plan().params)
     for (const TensorRef& t : m.values(p.name))
-      if (t.dtype == DType::kF32)
+      if (t.dtype == DType::kF32 && t.numel() > 0)
         for (const float s : specials)
           t.as<float>()[(at = at * 6364136223846793005U + 1442695040888963407U) %
                         static_cast<uint64_t>(t.numel())] = s;
@@ -120,7 +120,14 @@ void MachineTrial::keep(uint64_t block, const std::string& text) {
 
 Status MachineTrial::save() const {
   if (path_.empty() || !is_changed_) return {};
-  return kFile.save(path_, machine_, kept_);
+  Json all = kept_;
+  // Others may have kept more since; a file that cannot be read is replaced.
+  if (const auto now = path_exists(path_) ? kFile.load(path_, machine_) : Result<Json>(Json());
+      now.ok())
+    if (const auto* members = now->as<Json::Object>())
+      for (const auto& [block, text] : *members)
+        if (!all.find(block)) all.set(block, text);
+  return kFile.save(path_, machine_, all);
 }
 
 }  // namespace tegula

@@ -73,9 +73,10 @@ struct TrainConfig {
   bool was_said(std::string_view flag) const;
 };
 
+std::string stages_at_text(const TrainConfig& config);  // "0,7,12"
+
 // Linear warm-up from 0 over `warmup` steps, then a cosine from lr to min_lr at step
 // decay_steps(c), and min_lr from there on. [Loshchilov and Hutter 2017, eq. 5]
-std::string stages_at_text(const TrainConfig& config);  // "0,7,12"
 int64_t decay_steps(const TrainConfig& c);
 double learning_rate(const TrainConfig& c, int64_t step);
 

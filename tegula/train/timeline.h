@@ -50,7 +50,7 @@ std::vector<TimelineEvent> placed_events(const Plan& plan, std::span<const int64
 
 // A rank's bars as a text, a line each, for whoever draws all ranks.
 std::string bars_of_rank(int64_t rank, const Plan& plan, std::span<const StepStats> stats);
-// Draws of a pipeline's rank a bar for each part of its list, and each message and collective.
+// The same of a pipeline's rank: a bar for each part of its list, each message and collective.
 std::string bars_of_rank(int64_t rank, const ProgramSession& session);
 // The page of all ranks' bars; of a pipeline, below them, its schedule as simulated with the mean
 // time of each part. Errors: a text that bars_of_rank did not write; those of simulate.

@@ -413,10 +413,13 @@ void Trainer::measure_memory(TrainSummary& sum) const {
 // The first rank's step for the report, and all that ranks do for a timeline of them.
 void Trainer::time_steps(bool is_timed) {
   const bool draws_all = !config_.timeline.empty() && !is_alone();
-  for (const auto& run : ranks_)
-    for (size_t i = 0; draws_all && is_staged() && i < run->step_program->sessions().size(); ++i)
+  for (const auto& run : ranks_) {
+    if (!draws_all || !is_staged()) break;
+    run->step_program->record(is_timed);
+    for (size_t i = 0; i < run->step_program->sessions().size(); ++i)
       if (const auto& session = run->step_program->sessions()[i])
         session->collect(is_timed ? &run->stats[1 + i] : nullptr);
+  }
   if (is_staged()) main_sessions()[0]->collect(is_timed ? &ranks_[0]->stats[kStep] : nullptr);
   for (size_t r = 0; r < ranks_.size(); ++r)
     for (size_t i = 0; i < plans_.size(); ++i)

@@ -184,16 +184,13 @@ class Plans(Pipelines):
     def test_sleeping_parts_take_what_is_simulated(self):
         """As far as a machine with other work can tell; TEGULA_QUIET=1 on one without holds 1.05."""
         quiet = "TEGULA_QUIET" in os.environ
-        for name, p, m in (("1f1b", 4, 8), ("zb-h1", 4, 8), ("chimera", 4, 8), ("zb-v", 2, 6), ("dualpipe", 4, 8), ("gpipe", 8, 8))[:6 if quiet else 2]:
+        for name, p, m in (("1f1b", 4, 8), ("zb-h1", 4, 8), ("chimera", 4, 8), ("zb-v", 2, 6), ("dualpipe", 4, 8), ("gpipe", 8, 8)):
             with self.subTest(schedule=name, processes=p):
                 done = self.expect_ok(self.run_tool("bench", "pipeline", "--schedule", name, "--processes", p, "--accumulate", m, "--part-ms", 8,
                                                     "--steps", 10 if quiet else 3, "--json"))
                 row = json.loads(done.stdout.splitlines()[-1])
                 self.assertGreaterEqual(row["step_ms"], .97 * row["simulated_ms"])
-                # Ranks that waited for one another in turns would take all parts one after another.
-                self.assertLess(row["step_ms"], p * m * 3 * 8)
-                if quiet:
-                    self.assertLessEqual(row["step_ms"], 1.05 * row["simulated_ms"])
+                self.assertLessEqual(row["step_ms"], (1.05 if quiet else 1.8) * row["simulated_ms"])
         self.expect_error(self.run_tool("bench", "pipeline", "--schedule", "chimera", "--processes", 3), USAGE, "3 ranks cannot be paired")
         self.expect_error(self.run_tool("bench", "pipeline", "--part-ms", "1,2"), USAGE, "--part-ms has 2")
 

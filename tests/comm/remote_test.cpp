@@ -220,7 +220,8 @@ TEST(Remote, FramesOutOfBoundsAreRefusedWithTheSender) {
                           Frame(Frame::kState, {}, "short", 5)};
   for (size_t i = 0; i < std::size(frames); ++i)
     expect_all_zero(apart(2, 2, [&](Segment& s) {
-      if (!s.exchange("").ok()) return 2;
+      // The frame may come right behind the text, and fail the exchange that read that.
+      if (!s.exchange("").ok() && !s.failure()) return 2;
       if (s.process() == 0) {
         s.remote()->send(1, frames[i]);
         return s.exchange("").ok() ? 1 : 0;

@@ -130,5 +130,20 @@ TEST(Price, OfRent) {
   EXPECT_EQ(dollars(Accelerator(), 64, 1800), 0);
 }
 
+// n − 1 hops, of which as many leave a node as the ring passes nodes.
+TEST(Collectives, AMessageOfManyRingsHasItsHops) {
+  ClusterSpec c;
+  c.device = *find_preset("h100");
+  c.n_devices = 64;
+  const double inside = 4 * c.device.inside.seconds, between = 14.0 / 6 * c.device.between.seconds;
+  const auto hops = [&](RankSpan group, double messages) {
+    return seconds_of(c, Collective::kAllGather, 0, group, kExpected, messages);
+  };
+  EXPECT_DOUBLE_EQ(hops({8, 1}, 1), 7 * inside);
+  EXPECT_DOUBLE_EQ(hops({16, 1}, 3), 3 * (13 * inside + 2 * between));
+  EXPECT_DOUBLE_EQ(hops({8, 8}, 1), 7 * between);  // one rank a node
+  EXPECT_EQ(hops({1, 1}, 5), 0);
+}
+
 }  // namespace
 }  // namespace tegula

@@ -104,5 +104,32 @@ TEST(HiddenSums, OfAStepAreHiddenAsFarAsItsKernelsReach) {
   }
 }
 
+// Gathers of the layer before begin between a layer's sums: none of these ends for them.
+TEST(HiddenSums, GathersEndNoSums) {
+  TrainConfig c = tiny("gpt2", "fast");
+  c.model.n_layers = 6, c.zero = 3;
+  ASSERT_TRUE(c.model.resolve().ok());
+  c.mesh = *mesh_from_text("dp=2");
+  Target target = Target::this_cpu(1);
+  target.brings = true;
+  const StepFunctions f = *build_step_functions(c);
+  const CompiledRanks ranks = *compile_for_ranks(c, f, f.train_step, target);
+  const auto grows = [](const Step& s) { return s.in[0].type.bytes() < s.out[0].type.bytes(); };
+  int n_gathers = 0, n_sums = 0;
+  bool is_behind_a_gather = false;
+  for (const Step& s : ranks.plans[0]->steps) {
+    if (s.phase != Phase::kBackward) continue;
+    if (s.ends >= 0 && !grows(s)) {
+      ++n_sums;
+      EXPECT_FALSE(is_behind_a_gather) << s.scope;
+      continue;
+    }
+    is_behind_a_gather = s.starts >= 0 && grows(s);
+    n_gathers += is_behind_a_gather;
+  }
+  EXPECT_GE(n_gathers, 6);
+  EXPECT_GE(n_sums, 20);
+}
+
 }  // namespace
 }  // namespace tegula

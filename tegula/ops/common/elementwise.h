@@ -24,9 +24,9 @@ std::vector<Sample> unary_samples(double low, double high, DType dtype = DType::
 std::vector<Sample> binary_samples(double low, double high, DType dtype = DType::kF32);
 
 // Elementwise ops have this in common; `def` brings the rest. Types say how many operands there
-// are, "F
-// -> F" where they are left out; one operation an element, where nothing else is said, and none
-// by per_element<0>: such ops are free to passes. Samples lie in [-2, 2] unless others are said.
+// are; left out, they are "F -> F". An element takes one operation where nothing else is said, and
+// none by per_element<0>: such ops are free to passes. Samples lie in [-2, 2] unless others are
+// said.
 constexpr OpDef elementwise(OpDef def) {
   def.group = "elementwise";
   def.is_elementwise = true;
