@@ -15,8 +15,9 @@ with its "columns", or, where it does not name any, all, in the order in which t
 
 "measures" says which code the figures are of, as git's pathspecs. Where it differs today, comments aside, from
 what it was at one of the result's commits (those of its rows are in a column "commit"), the table is marked as
-older than its code: nothing else is known to be wrong with it, and to measure again takes the mark away. The mark
-is a part of its page, so --check fails only while it is missing. A checkout without the history keeps the marks.
+older than its code: nothing else is known to be wrong with it, and to measure again takes the mark away. A commit of
+code makes tables older without touching them, so --check lets the marks of its pages be: whoever writes the pages
+next sets them. A checkout without the history keeps the marks.
 """
 
 import argparse
@@ -157,8 +158,8 @@ def pages_in(docs):
     return [docs / "benchmarks.md", *sorted((docs / "lab").glob("*.md"))]
 
 
-def rewrite(page, results, history, shown):
-    """The page with every block rendered, what is wrong, and the names of what is marked.
+def rewrite(page, results, history, shown, keeps_marks):
+    """The page with every block rendered, what is wrong, and the names of what is older than its code.
 
     shown: the page that each table was seen in so far; this page's are added.
     """
@@ -172,9 +173,11 @@ def rewrite(page, results, history, shown):
         if name in shown:
             problems.append(f"{page.name} shows {name}, which {shown[name]} shows already")
         shown.setdefault(name, page.name)
-        is_marked = bool(outdated(results[name], history)) if history.is_known else MARK in match[3]
-        if is_marked:
+        has_mark = MARK in match[3]
+        is_old = bool(outdated(results[name], history)) if history.is_known else has_mark
+        if is_old:
             marked.append(name)
+        is_marked = has_mark if keeps_marks else is_old
         return match[1] + render(results[name], is_marked) + match[4]
 
     return BLOCK.sub(block, page.read_text(encoding="utf-8")), problems, marked
@@ -201,7 +204,7 @@ def main():
     history, shown, marked = History(arguments.tree), {}, []
     for page in pages_in(arguments.docs):
         old = page.read_text(encoding="utf-8")
-        new, wrong, more = rewrite(page, results, history, shown)
+        new, wrong, more = rewrite(page, results, history, shown, arguments.check)
         problems += wrong
         marked += more
         if arguments.check and new != old:
