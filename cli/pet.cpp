@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
@@ -55,6 +56,15 @@ Status run(const Options& o) {
   if (rules.empty()) return invalid_argument(cat(o.file, ": has no rule"));
   Json::Array all;
   std::string corrected;
+  for (const std::string& each : o.sizes) {
+    const superopt::Symbol symbol(each.substr(0, std::min<size_t>(each.find('='), 8)));
+    const auto has = [&](const std::vector<superopt::Symbol>& all) {
+      return std::find(all.begin(), all.end(), symbol) != all.end();
+    };
+    if (std::none_of(rules.begin(), rules.end(),
+                     [&](const superopt::Rule& r) { return has(r.sizes) || has(r.integers); }))
+      return invalid_argument(cat("--sizes ", each, ": no rule of ", o.file, " has that symbol"));
+  }
   for (const superopt::Rule& rule : rules) {
     const superopt::Assignment at = TEGULA_TRY(sizes_of(o, rule));
     const superopt::Partial p = TEGULA_TRY(superopt::compare(rule, at));

@@ -30,19 +30,19 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/tile": 1_390,
     "tegula/kernels": 530,  # their own headers, without KERNELS
     "tegula/cost": 830,
-    "tegula/passes": 8_632,
-    "tegula/passes/superopt": 2_910,
+    "tegula/passes": 8_575,
+    "tegula/passes/superopt": 2_945,
     "tegula/plan": 5_960,
     "tegula/planner": 8_910,
     "tegula/models": 5_995,
     "tegula/io": 3_615,
     "tegula/text": 8_130,
-    "tegula/runtime": 4_760,
-    "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_823,
+    "tegula/runtime": 4_770,
+    "tegula/comm": 2_655,  # transports with and without shared memory, launch, watch
+    "tegula/train": 4_825,
     "tegula/serve": 2_215,
     "tegula/report": 0,
-    "cli": 8_060,
+    "cli": 8_065,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

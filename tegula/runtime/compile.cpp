@@ -115,6 +115,8 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
 Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
                          const CompileOptions& options) {
   TEGULA_TRY(check(module, function, "compile"));
+  if (options.superopt_seconds > 0 && options.passes.passes.find("-superopt") != std::string::npos)
+    return invalid_argument("--superopt is asked for and --passes=-superopt leaves it out");
   const PassOptions& pass = options.passes.pass;
   const int64_t budget = pass.memory_bytes;
   if (budget == 0) return compile_once(module, function, options);

@@ -49,5 +49,11 @@ class Pet(CliTest):
         self.expect_error(self.run_tool("pet", self.rule(text), "--sizes", "n=4"), INPUT, "no sum of products")
 
 
+    def test_sizes_of_no_rule_are_refused(self):
+        path = self.dir / "seam.rules"
+        path.write_text(SEAM)
+        self.expect_error(self.run_tool("pet", path, "--sizes", "c=1,co=1,h=2,w=2,zz=3"), INPUT, "zz=3")
+
+
 if __name__ == "__main__":
     unittest.main()

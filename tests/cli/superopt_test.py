@@ -48,9 +48,11 @@ class Superopt(CliTest):
 
     def test_a_step_is_trained_with_the_same_bits_in_mode_exact(self):
         weights = []
-        for flags in ((), ("--superopt", 1, "--tune-cache", self.dir / "cache")):
+        for flags in ((), ("--superopt", 2, "--tune-cache", self.dir / "cache")):
             out = self.dir / f"run{len(weights)}"
-            self.expect_ok(self.train("--mode", "exact", "--out", out, *flags))
+            done = self.expect_ok(self.train("--mode", "exact", "--model", "llama", "--out", out, *flags))
+            if flags:  # what is timed faster is taken; there is what to take
+                self.assertRegex(done.stdout + done.stderr, r"superopt: .* [1-9]\d* candidates")
             weights.append(self.weights(out)["model.safetensors"])
         self.assertEqual(weights[0], weights[1])
 
@@ -59,7 +61,18 @@ class Superopt(CliTest):
         self.assertIsInstance(plan["rules"], list)
         self.assertIn("superopt: ", self.run_tool("plan", *SMALL, "--superopt", 1).stdout)
 
+    def test_exact_takes_nothing_whose_bits_were_not_compared(self):
+        llama = ("--model", "llama", *SMALL[:-2], "--target", "h100", "--dtype", "bf16", "--superopt", 1, "--json")
+        self.assertEqual(self.of("plan", *llama, "--mode", "exact")["rules"], [])
+        self.assertIn("needs the target here", self.run_tool("plan", *llama[:-1], "--mode", "exact").stdout)
+
+    def test_other_passes_are_other_results(self):
+        path = self.graph("nasrnn", "steps=2", "batch=8", "width=64")
+        self.bench(path, "--superopt", 2)
+        self.assertGreater(self.bench(path, "--superopt", 2, "--passes=-qkv_concat")["candidates"], 0)
+
     def test_bad_input(self):
+        self.expect_error(self.run_tool("plan", *SMALL, "--superopt", 1, "--passes=-superopt"), INPUT, "leaves it out")
         self.expect_error(self.run_tool("bench", "graph", self.dir / "none.tg"), INPUT, "none.tg")
         path = self.dir / "bad.tg"
         path.write_text('func 0 "f" {\n  %0 = nothing() : f32[1]\n}\n')

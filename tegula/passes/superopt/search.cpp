@@ -210,6 +210,11 @@ class Superoptimiser {
 
   Result<bool> run() {
     const auto start = Clock::now();
+    if (options_.mode == Mode::kExact && !how_.trial) {
+      found_.failure = "mode exact needs the target here, to compare bits";
+      if (how_.found) *how_.found = std::move(found_);
+      return false;
+    }
     const std::vector<Block> blocks = blocks_of(module_, f_);
     std::map<uint64_t, Kind> kinds;
     for (const Block& b : blocks) {
@@ -243,13 +248,15 @@ class Superoptimiser {
   Result<bool> improve(uint64_t hash, Kind& kind, double budget) {
     BlockSearch search(options_, found_);
     const bool was_spent = std::exchange(found_.is_spent, false);
-    // The kept result depends on the mode and the rules' text, too.
-    const uint64_t key = mix(mix(hash, options_.mode == Mode::kFast), hash_of(kNamedRules));
+    // The kept result depends on the mode, the rules' text and the passes behind, too.
+    const uint64_t key = mix(mix(mix(hash, options_.mode == Mode::kFast), hash_of(kNamedRules)),
+                             hash_of(how_.passes));
     std::vector<Candidate> all;
     std::string kept = how_.trial ? how_.trial->recall(key) : "";
     if (kept == "-") return ++found_.n_recalled, found_.is_spent = was_spent, false;
     if (!kept.empty()) {
-      if (auto c = search.replay(kind.module, kept)) {
+      auto c = search.replay(kind.module, kept);
+      if (c && TEGULA_TRY(has_bits(kind, *c))) {
         take(kind, std::move(*c));
         return ++found_.n_recalled, found_.is_spent = was_spent, true;
       }
@@ -260,13 +267,21 @@ class Superoptimiser {
     found_.is_spent |= was_spent;
     size_t best = all.size() > 1 ? 1 : 0;
     if (how_.trial && best > 0) best = TEGULA_TRY(fastest(kind, all, for_timing));
-    if (how_.trial && found_.failure.empty() && (is_whole || best > 0))
+    if (how_.trial && found_.failure.empty() && is_whole)
       how_.trial->keep(key, best ? all[best].moves : "-");
     if (best == 0) return false;
     const auto n = static_cast<double>(kind.blocks.size());
     found_.priced_before_s += n * all[0].price, found_.priced_after_s += n * all[best].price;
     take(kind, std::move(all[best]));
     return true;
+  }
+
+  // Compares a kept result again: its bits were those of the kernels of another day.
+  Result<bool> has_bits(const Kind& kind, const Candidate& c) {
+    if (options_.mode == Mode::kFast) return true;
+    const Module pair[] = {kind.module, c.module};
+    const auto timed = how_.trial->time(pair, 0);
+    return timed.ok() && (*timed)[1].has_bits_of_first;
   }
 
   Result<size_t> fastest(const Kind& kind, const std::vector<Candidate>& all, double seconds) {

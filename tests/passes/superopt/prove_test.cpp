@@ -87,6 +87,15 @@ TEST(Prove, MaximaOfPieces) {
       "right max(reduce_max(x,dims=[1]),reduce_max(y,dims=[1]))\n");
 }
 
+// A maximum of equal operands becomes their sum, whose variable has the name of the other scope's.
+TEST(Prove, NamesOfScopesBesideOneAnotherDoNotMeet) {
+  const std::string head = "sizes n m\ninputs x[n] y[m]\nwhere m - n - 1 >= 0\n";
+  const std::string same = "mul(max(reduce_sum(x,dims=[0]),reduce_sum(x,dims=[0])), ";
+  expect_proven(head + "left " + same + "reduce_max(y,dims=[0]))\nright " + same +
+                    "reduce_max(slice(y,dim=0,start=0,size=n),dims=[0]))\n",
+                false);
+}
+
 TEST(Prove, RowsAsOneRow) {
   expect_proven(
       "sizes b t k n\ninputs x[b,t,k] a[k,n]\n"

@@ -34,6 +34,20 @@ struct Net {
   Var w(const std::string& name, Shape s) { return b.weight(name, {F, s}); }
 };
 
+// A machine that says what the test wants of candidates; here they are compared by interpretation.
+struct Fake : superopt::Trial {
+  double times_faster = 1.5;
+  bool same = true;
+  int64_t kept = 0;
+  Result<std::vector<Timed>> time(std::span<const Module> all, double) override {
+    std::vector<Timed> out(all.size(), {1, times_faster, same});
+    out[0] = {1, 1, true};
+    return out;
+  }
+  std::string recall(uint64_t) override { return ""; }
+  void keep(uint64_t, const std::string& text) override { kept += text != "-"; }
+};
+
 struct Searched {
   Found found;
   bool changed = false;
@@ -42,6 +56,8 @@ struct Searched {
 Searched search(Module& m, FuncId f, Mode mode = Mode::kExact, double seconds = 5,
                 superopt::Trial* trial = nullptr) {
   Searched s;
+  Fake confirms;
+  if (!trial && mode == Mode::kExact) trial = &confirms;
   Superoptimise how{.seconds = seconds, .passes = "-qkv_concat,-qkv_grads", .trial = trial};
   how.found = &s.found;
   PassOptions o;
@@ -172,19 +188,20 @@ TEST(Superopt, SaysThatThereIsNothingAndThatTheBudgetIsSpent) {
   EXPECT_EQ(spent.found.lines()[1], "superopt: the budget is spent: this is the best so far");
 }
 
-// A machine on which candidates are slower, or have other bits.
-struct Fake : superopt::Trial {
-  double times_faster = 1.5;
-  bool same = true;
-  int64_t kept = 0;
-  Result<std::vector<Timed>> time(std::span<const Module> all, double) override {
-    std::vector<Timed> out(all.size(), {1, times_faster, same});
-    out[0] = {1, 1, true};
-    return out;
-  }
-  std::string recall(uint64_t) override { return ""; }
-  void keep(uint64_t, const std::string& text) override { kept += text != "-"; }
-};
+TEST(Superopt, TakesNothingInExactWithoutTheTarget) {
+  Net n;
+  const Var x = n.in("x", {4, 64, 16});
+  for (const char* name : {"q", "k", "v"})
+    n.b.result(name, dot("b m k, k n -> b m n", x, n.w(name, {16, 8})));
+  const FuncId f = finish(n.b);
+  Superoptimise how{.seconds = 5, .passes = "-qkv_concat"};
+  Found found;
+  how.found = &found;
+  PassOptions o;
+  o.mode = Mode::kExact, o.superopt = &how;
+  EXPECT_FALSE(run(n.m, f, "superopt", o));
+  EXPECT_NE(found.failure.find("needs the target"), std::string::npos);
+}
 
 TEST(Superopt, TakesOnlyWhatTheMachineConfirms) {
   const auto with = [](Fake trial) {

@@ -121,6 +121,7 @@ struct Meant {
       return at == rule.inputs.end() ? Result<Index>(bad(e, "is no input")) : at->second;
     }
     if (!e.is_function) TEGULA_TRY(known(e));
+    if (e.is_function && e.operands.empty()) return bad(e, "has no operand");
     std::vector<Index> in;
     for (const Expression& x : e.operands) in.push_back(TEGULA_TRY(shape(x)));
     const Name k = e.is_function ? "" : e.head;

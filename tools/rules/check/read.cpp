@@ -26,8 +26,11 @@ Poly operator+(Poly a, const Poly& b) {
 Poly operator*(const Poly& a, const Poly& b) {
   Poly p;
   p.is_bad = a.is_bad || b.is_bad;
+  constexpr size_t kMostTerms = 1000, kMostNames = 12;
   for (const auto& [m, c] : a.terms)
     for (const auto& [n, d] : b.terms) {
+      if (p.terms.size() > kMostTerms || m.size() + n.size() > kMostNames)
+        return p.is_bad = true, p;
       std::vector<Name> both = m;
       both.insert(both.end(), n.begin(), n.end());
       std::sort(both.begin(), both.end());

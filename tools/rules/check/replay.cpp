@@ -254,14 +254,15 @@ struct Replay {
 
   std::string apply_to_rule(const std::string& verb, Words w, Text why) {
     const auto k = w.number();
-    if (!k || *k >= (verb == "shape" ? left_shape : right_shape).size() + needed.size())
+    const bool is_shape = verb == "shape";
+    if (!k || *k >= (is_shape ? left_shape.size() : needed.size()))
       return "its number is too large";
-    Fact goal;
-    if (verb == "shape" && *k < left_shape.size()) goal = {left_shape[*k] - right_shape[*k], true};
-    if (verb == "valid" && *k < needed.size()) goal = needed[*k];
+    const Fact goal = is_shape ? Fact{left_shape[*k] - right_shape[*k], true} : needed[*k];
     if (!follows(why, facts, goal)) return "the certificate does not add up";
-    if (verb == "shape") right_shape[*k] = left_shape[*k];
-    if (verb == "valid") facts_shown.push_back(goal);
+    if (is_shape)
+      right_shape[*k] = left_shape[*k];
+    else
+      facts_shown.push_back(goal);
     return "";
   }
   std::vector<Fact> facts_shown;
@@ -375,7 +376,8 @@ struct Replay {
     const Name v = w.next(), fresh = w.next();
     const auto poly = w.poly();
     if (!poly || !has(p.bound(), v)) return "there is no such variable";
-    const bool is_name = fresh.size() > 1 && Text("rz").find(fresh[0]) != Text::npos;
+    const bool is_name = fresh.size() > 1 && Text("rz").find(fresh[0]) != Text::npos &&
+                         fresh.find_first_not_of("0123456789", 1) == Name::npos;
     const bool is_taken =
         has(p.visible, fresh) || (p.terms ? mentions(p.term(), fresh) : mentions(p.part(), fresh));
     if (!is_name || is_taken) return "the new name is taken, or none";
@@ -445,8 +447,9 @@ struct Replay {
     }
     for (size_t k = 0; k < value.size(); ++k) {
       Term t = rest;
+      // Facts about it would be taken for facts about another one.
       for (const Name& b : value[k].bound)
-        if (has(t.bound, b)) return "two variables have one name";
+        if (mentions(rest, b)) return "two variables have one name";
       t.coefficient = t.coefficient * value[k].coefficient;
       t.bound.insert(t.bound.end(), value[k].bound.begin(), value[k].bound.end());
       t.guards.insert(t.guards.end(), value[k].guards.begin(), value[k].guards.end());

@@ -14,7 +14,7 @@ using Name = std::string;
 
 struct Poly {
   std::map<std::vector<Name>, int64_t> terms;  // sorted names to coefficients, none 0
-  bool is_bad = false;                         // a coefficient left 64 bits: equal to nothing
+  bool is_bad = false;  // a coefficient left 64 bits, or too many terms: equal to nothing
 
   Poly(int64_t c = 0) { add({}, c); }
   static Poly of(const Name& name);

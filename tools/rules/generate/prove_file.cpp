@@ -13,6 +13,8 @@ Result<ProvenFile> prove_file(std::string_view text, std::string_view file) {
           cat(file, ": rule ", r.name, ": it is of class ", own, ", not exact"));
     said = own;
     proven.n_exact += own == "exact";
+    if (is_refuted(r, 8, 1))
+      return invalid_argument(cat(file, ": rule ", r.name, ": its sides differ at small sizes"));
     if (!r.has_proof) {
       Proof proof = prove(r);
       if (!proof.is_proven) {

@@ -95,7 +95,7 @@ struct Classifier {
     for (const auto& [name, word] : n.attrs.words)
       if (n.kind == "function") head += " " + word;
     for (const auto& [name, polys] : n.attrs.polys)
-      if (name == "by" || name == "value" || name == "lo" || name == "interior" ||
+      if (name == "by" || name == "value" || name == "lo" || name == "hi" || name == "interior" ||
           name.ends_with("dilation") || name == "kernel")
         for (const Poly& p : polys) head += cat(" ", name, " ", p.text());
     if (n.kind == "dot" || n.kind == "conv" || n.kind.ends_with("_sum")) head += order_of(node);

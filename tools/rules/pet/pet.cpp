@@ -271,6 +271,9 @@ Result<Partial> compare(const Rule& rule, const Assignment& at, uint64_t seed) {
   }
   std::vector<Box> boxes = {{std::vector<int64_t>(rank, 0), out.shape}};
   for (size_t d = 0; d < rank; ++d) {
+    if ((static_cast<int64_t>(boxes.size()) * (static_cast<int64_t>(cuts[d].size()) + 1)) >
+        kMostBoxes)
+      return unsupported(cat(rule.name, ": more than ", kMostBoxes, " boxes: take smaller sizes"));
     std::vector<Box> next;
     for (Box b : boxes) {
       for (const int64_t c : cuts[d]) {
@@ -280,8 +283,6 @@ Result<Partial> compare(const Rule& rule, const Assignment& at, uint64_t seed) {
       next.push_back(std::move(b));
     }
     boxes = std::move(next);
-    if (static_cast<int64_t>(boxes.size()) > kMostBoxes)
-      return unsupported(cat(rule.name, ": more than ", kMostBoxes, " boxes: take smaller sizes"));
   }
   Values values(rule.graph, at, seed);
   std::vector<Box> wrong;

@@ -184,7 +184,8 @@ struct Search {
     }
   }
 };
-// The names of inner scopes that an outer one is about to take, made new.
+}  // namespace
+
 void freshen(Term& t, const std::string& place, int64_t& fresh, std::vector<std::string>& steps) {
   auto rename = [&](auto& scope, const std::string& at) {
     for (const Symbol v : std::vector<Symbol>(scope.bound))
@@ -203,7 +204,6 @@ void freshen(Term& t, const std::string& place, int64_t& fresh, std::vector<std:
       }
     }
 }
-}  // namespace
 
 std::string text_in_any_order(const Branch& branch) { return whole_text(branch); }
 

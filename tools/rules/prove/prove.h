@@ -47,6 +47,9 @@ struct Canonical {
   std::string signature;  // of factors alone, without coefficient and guards
 };
 std::string text_in_any_order(const Branch& branch);
+// Gives names of its own, r<n>, to what inner scopes bind as z<n>: canonical() names variables of
+// scopes beside one another alike, and what an outer scope takes in must not meet its like there.
+void freshen(Term& term, const std::string& place, int64_t& fresh, std::vector<std::string>& steps);
 Canonical canonical(const Term& term, const std::string& place, int64_t& fresh, int64_t next_c = 0);
 
 }  // namespace tegula::superopt

@@ -233,6 +233,9 @@ bool Simplifier::maxima(Value& sum, size_t k, size_t f, const std::string& at,
         sum[k] = std::move(c.term);
         sum[k].factors[f].branches.erase(sum[k].factors[f].branches.begin() +
                                          static_cast<std::ptrdiff_t>(o));
+        std::vector<std::string> renamed;
+        freshen(sum[k], at, fresh_, renamed);
+        for (std::string& step : renamed) note(std::move(step));
         return true;
       }
   }
