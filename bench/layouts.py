@@ -9,6 +9,13 @@ MODELS = {
     "1b-wide-vocabulary": (16, 2048, 32, 8, 8192, 128256),
     "3b": (28, 3072, 24, 8, 8192, 128256),
     "8b": (32, 4096, 32, 8, 14336, 128256),
+    # Of the fresh set alone.
+    "200m": (16, 896, 14, 14, 2560, 32000),
+    "500m": (24, 896, 14, 2, 4864, 151936),
+    "1.5b": (28, 1536, 12, 2, 8960, 151936),
+    "1.7b": (28, 2048, 16, 8, 6144, 151936),
+    "2.7b": (32, 2560, 20, 20, 6912, 50304),
+    "7b": (32, 4096, 32, 32, 11008, 32000),
 }
 
 
@@ -61,3 +68,38 @@ SEVERAL = [
     case("8b", 2048, 4, "bf16", "full", parallel="fsdp3"),
     case("8b", 8192, 2, "amp", "none", parallel="fsdp3"),  # the last one: a rank without memory ends the run
 ]
+
+# Executed on 2026-11-30, of models that no layout above has, and read once, when the planner of that day was done.
+FRESH_ONE = [
+    case("200m", 512, 64), case("200m", 1024, 32, "amp"), case("200m", 2048, 16, "bf16", "full"),
+    case("200m", 4096, 8, "amp", "none", "cudnn"), case("200m", 16384, 2, "amp", "full"), case("200m", 8192, 4),
+    case("200m", 1024, 32, compiled=True), case("200m", 1024, 8, attention="naive"),
+    case("200m", 1024, 16, "amp", library="transformers"), case("200m", 1024, 8, attention="naive", library="transformers"),
+    case("500m", 1024, 16), case("500m", 2048, 8, "amp"), case("500m", 4096, 4, "amp", "full"),
+    case("500m", 32768, 1, "bf16", "full", "cudnn", "chunked"), case("500m", 2048, 8, loss="chunked"),
+    case("500m", 2048, 8, library="transformers"),
+    case("1.5b", 1024, 8), case("1.5b", 2048, 8, "amp", "full"), case("1.5b", 8192, 2, "bf16", "full", "cudnn"),
+    case("1.5b", 4096, 2, "amp", "none", "flash2", "chunked"), case("1.5b", 2048, 4, compiled=True),
+    case("1.5b", 1024, 2, "amp", attention="naive"), case("1.5b", 16384, 2, "amp", "full", loss="chunked"),
+    case("1.5b", 2048, 4, "amp", "full", library="transformers"),
+    case("1.7b", 512, 16, "amp"), case("1.7b", 2048, 8), case("1.7b", 4096, 4, "bf16", "full"),
+    case("1.7b", 32768, 1, "amp", "full", "cudnn", "chunked"), case("1.7b", 8192, 1, "bf16", "none", "cudnn"),
+    case("1.7b", 2048, 4, "amp", compiled=True),
+    case("2.7b", 1024, 8), case("2.7b", 2048, 8, "bf16", "full"), case("2.7b", 4096, 2, "amp"),
+    case("2.7b", 2048, 4, "amp", "full", "cudnn"), case("2.7b", 16384, 1, "bf16", "full"),
+    case("2.7b", 1024, 2, "bf16", attention="naive"), case("2.7b", 2048, 2, library="transformers"),
+    case("7b", 512, 8, "bf16", "full"), case("7b", 2048, 4, "bf16", "full"), case("7b", 2048, 2),
+    case("7b", 4096, 1, "bf16", "none", "cudnn"), case("7b", 8192, 2, "bf16", "full", "cudnn"),
+    case("7b", 2048, 2, "amp", "full"), case("7b", 32768, 1, "bf16", "full", "cudnn", "chunked"),
+    case("7b", 4096, 4, "amp"), case("7b", 1024, 2, "bf16", "full", library="transformers"),
+]
+FRESH_TWO = [
+    case("200m", 1024, 32, "amp", parallel="ddp"), case("200m", 2048, 16, parallel="fsdp3"),
+    case("500m", 2048, 8, parallel="ddp"), case("500m", 1024, 8, "amp", parallel="fsdp2"),
+    case("1.5b", 2048, 4, "amp", parallel="ddp"), case("1.5b", 4096, 4, "amp", "full", parallel="fsdp3"),
+    case("1.7b", 2048, 4, "amp", parallel="fsdp3"), case("1.7b", 4096, 2, "bf16", "none", "cudnn", parallel="fsdp2"),
+    case("2.7b", 2048, 4, "amp", "full", parallel="fsdp3"), case("2.7b", 2048, 4, "bf16", parallel="ddp"),
+    case("7b", 2048, 2, "amp", "full", parallel="fsdp3"), case("7b", 4096, 2, "bf16", "full", "cudnn", parallel="fsdp2"),
+    case("7b", 8192, 1, "amp", "full", "cudnn", "chunked", parallel="fsdp3"),
+]
+SETS = {"first": (ONE, SEVERAL), "fresh": (FRESH_ONE, FRESH_TWO)}

@@ -6,6 +6,7 @@ and rows whose `half` is "unseen" stay unread until a change is done.
   bench/layouts_torch.py --part kernels --out F.json            products, attention, copies: a rotation of a minute
   bench/layouts_torch.py --part steps --out F.json              layouts of one GPU
   torchrun --nproc_per_node 4 bench/layouts_torch.py --part steps --out F.json        layouts of several
+  bench/layouts_torch.py --part steps --set fresh --share 0/2 --out F.json            every second of the later set's
   torchrun --nproc_per_node 4 bench/layouts_torch.py --part collectives --out F.json  messages by size and group
   torchrun --nproc_per_node 2 bench/layouts_torch.py --part host --out F.json         the host's time for an op, a wrapped
                                                         module, a parameter; messages beside products and copies
@@ -31,7 +32,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import checkpoint
 
-from layouts import MODELS, ONE, SEVERAL
+from layouts import MODELS, SETS
 
 BACKENDS = {"flash2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "naive": SDPBackend.MATH}
 
@@ -106,7 +107,8 @@ class Transformers(nn.Module):
         layers, width, heads, kv, hidden, vocabulary = MODELS[layout["model"]]
         config = LlamaConfig(hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers, vocab_size=vocabulary,
                              num_attention_heads=heads, num_key_value_heads=kv, max_position_embeddings=layout["seqlen"],
-                             use_cache=False, attn_implementation="sdpa")
+                             use_cache=False,
+                             attn_implementation="eager" if layout["attention"] == "naive" else "sdpa")
         self.model = LlamaForCausalLM(config)
         if layout["remat"] == "full":
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -200,13 +202,16 @@ def measured_step(layout, device, seconds):
 
 def steps(args, device, world):
     rows = []
-    layouts = SEVERAL if world > 1 else ONE
-    for i, layout in enumerate(layouts):
+    first, every = map(int, args.share.split("/"))
+    for i, layout in enumerate(SETS[args.set][world > 1]):
+        if i % every != first:
+            continue
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         begin = time.perf_counter()
-        row = {"half": ("seen", "unseen")[i % 2], "gpus": world, **layout}
+        half = ("seen", "unseen")[i % 2] if args.set == "first" else args.set
+        row = {"half": half, "gpus": world, **layout}
         try:
             row.update(measured_step(layout, device, args.seconds))
         except torch.cuda.OutOfMemoryError as error:
@@ -519,6 +524,8 @@ def main():
     parser.add_argument("--part", choices=["kernels", "steps", "collectives", "host", "decode"], required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--seconds", type=float, default=2.5, help="of a layout; of the rotation of kernels")
+    parser.add_argument("--set", default="first", choices=sorted(SETS), help="of layouts")
+    parser.add_argument("--share", default="0/1", help="i/n: every n-th layout from the i-th on, for GPUs side by side")
     parser.add_argument("--commit", default="")
     args = parser.parse_args()
     world, device = int(os.environ.get("WORLD_SIZE", 1)), torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
