@@ -6,10 +6,10 @@
 #include "tegula/cost/calls.h"
 #include "tegula/ops/conv.h"
 #include "tegula/passes/superopt/blocks.h"
-#include "tegula/passes/superopt/evaluate.h"
 #include "tegula/passes/superopt/match.h"
 #include "tests/passes/passes.h"
 #include "tools/rules/generate/generate.h"
+#include "tools/rules/prove/evaluate.h"
 
 namespace tegula {
 namespace {

@@ -10,8 +10,8 @@
 #include <unordered_map>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/passes/superopt/evaluate.h"
 #include "tools/rules/generate/instances.h"
+#include "tools/rules/prove/evaluate.h"
 
 namespace tegula::superopt {
 

@@ -4,7 +4,7 @@
 //   earlier pair is Ruler's, Nandi et al. 2021, §3.
 #pragma once
 
-#include "tegula/passes/superopt/evaluate.h"
+#include "tools/rules/prove/evaluate.h"
 #include "tools/rules/prove/prove.h"
 
 namespace tegula::superopt {

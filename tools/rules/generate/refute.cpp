@@ -1,6 +1,6 @@
 #include "tegula/base/algorithm.h"
-#include "tegula/passes/superopt/evaluate.h"
 #include "tools/rules/generate/generate.h"
+#include "tools/rules/prove/evaluate.h"
 
 namespace tegula::superopt {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/passes/superopt/denote.h"
+#include "tools/rules/prove/denote.h"
 
 namespace tegula::superopt {
 

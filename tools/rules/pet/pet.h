@@ -8,7 +8,7 @@
 // correction computes the left side on wrong boxes alone, from slices of the inputs.
 #pragma once
 
-#include "tegula/passes/superopt/evaluate.h"
+#include "tools/rules/prove/evaluate.h"
 
 namespace tegula::superopt {
 

@@ -25,7 +25,7 @@
 //   PLACE                a max of one value is that value
 #pragma once
 
-#include "tegula/passes/superopt/denote.h"
+#include "tools/rules/prove/denote.h"
 
 namespace tegula::superopt {
 

@@ -1,4 +1,4 @@
-#include "tegula/passes/superopt/denote.h"
+#include "tools/rules/prove/denote.h"
 
 #include "tegula/base/algorithm.h"
 

@@ -1,4 +1,4 @@
-#include "tegula/passes/superopt/evaluate.h"
+#include "tools/rules/prove/evaluate.h"
 
 #include "tegula/base/algorithm.h"
 
