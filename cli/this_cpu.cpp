@@ -64,7 +64,7 @@ Result<Accelerator> this_cpu(int n_threads, Number number, double bytes) {
   for (size_t i = 0; i < rates.size(); ++i)
     a.matmul_shares.push_back({static_cast<double>(kRows[i]), rates[i] / peak});
   a.memory_bytes = static_cast<double>(t.memory_bytes);
-  a.memory_bytes_per_s = element * kSide * kSide / seconds[0], a.memory_share = 1;
+  a.memory_bytes_per_s = element * kSide * kSide / seconds[0], a.sustained.memory = 1;
   a.launch_s = TEGULA_TRY(least_seconds(rank, t));
   return a;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tegula/base/result.h"
+#include "tegula/cost/efficiency.h"
 #include "tegula/kernels/target.h"
 
 namespace tegula {
@@ -26,6 +27,49 @@ Result<Number> parse_number(std::string_view name);
 struct Link {
   double bytes_per_s = 0;  // one way, of one device
   double seconds = 0;      // latency of one message
+};
+
+enum class Collective : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
+inline constexpr int kCollectives = 4;
+
+// Whose flash attention: FlashAttention 1 [Dao et al. 2022], 2 [Dao 2023], 3 [Shah et al. 2024],
+// cuDNN's. kDefault: what is usual on the device.
+enum class AttentionKernel : uint8_t { kDefault, kFlash1, kFlash2, kFlash3, kCudnn };
+inline constexpr int kAttentionKernels = 5;
+
+// most · s / (s + half) of the device's peak, over sequences of s tokens.
+struct Curve {
+  double most, half;
+  double at(double seqlen) const { return most * seqlen / (seqlen + half); }
+};
+// By is_backward, of heads up to 96 elements and of wider ones.
+struct AttentionCurves {
+  Curve narrow[2] = {{.66, 0}, {.54, 0}}, wide[2] = {{.66, 0}, {.54, 0}};
+};
+
+// What a device and its host sustain (sustained.h). Defaults: where nothing is known.
+struct Sustained {
+  // The share of the peak that large products reach at the full clock, the k at which they reach
+  // half of it, and what products alone leave of the clock.
+  double product = 0.75, k_half = 0, clock = 1;
+  std::string_view source = kAssumed;  // of these three
+  double memory = 0.9;
+  // Of links within a node and between nodes, by Collective; to a neighbour as an all-to-all's.
+  double inside[kCollectives] = {.78, .78, .78, .78}, between[kCollectives] = {.85, .85, .85, .85};
+  double message_s = 0;  // the least that a message takes
+  AttentionCurves attention[kAttentionKernels];
+  AttentionKernel usual_attention = AttentionKernel::kCudnn;
+  // Of the host, forward and backward together: an op, a norm or product, that under autocast; how
+  // many layers one is that torch.utils.checkpoint calls; a layer that fully_shard wraps, whose
+  // weights are gathered once or twice; a parameter in the optimizer, and in DDP's hooks.
+  struct Host {
+    double op = 30e-6, module = 104e-6, autocast_module = 198e-6, recomputed = 2.2;
+    double sharded_once = 2.8e-3, sharded_twice = 3.8e-3, parameter = 4.5e-6, ddp_parameter = 35e-6;
+  } host;
+  Efficiency fast = kFast, slow = kSlow;  // the ends of an interval
+
+  static constexpr std::string_view kAssumed = "not known: assumed";
+  bool is_known() const { return source != kAssumed; }
 };
 
 struct Accelerator {
@@ -45,22 +89,13 @@ struct Accelerator {
   double launch_s = 0;          // least time of an op
   double product_start_s = 0;   // and more of a product: its first tiles arrive, its last ones go
   double dollars_per_hour = 0;  // rent of one device; 0: not known
-  // The shares that its kernels sustain (sustained.h): the share of the peak that large products
-  // reach at the full clock, the k at which they reach half of it, what products alone leave of
-  // the clock, and what they are from.
-  struct Sustained {
-    double product = 0.75, k_half = 0, clock = 1;
-    std::string_view source = kAssumed;
-    static constexpr std::string_view kAssumed = "not known: assumed";
-    bool is_known() const { return source != kAssumed; }
-  } sustained;
-  // Measured on a machine; else empty and 0, and sustained.h's are taken. The share of the peak
-  // products of so many rows reach, ascending; which of the bandwidth all ops.
+  Sustained sustained;
+  // Measured on a CPU; else empty, and the law of `sustained` holds: the share of the peak that
+  // products of so many rows reach, ascending.
   struct RowShare {
     double rows = 0, share = 0;
   };
   std::vector<RowShare> matmul_shares;
-  double memory_share = 0;
 
   double peak(Number n) const { return flops_per_s[static_cast<int>(n)]; }
   // Operations for a byte at which products of that type stop being bound by memory.

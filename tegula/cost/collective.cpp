@@ -48,16 +48,23 @@ double seconds_of(Collective what, double bytes, int64_t n, Link link, double ga
                   seconds_of(what, Algorithm::kTree, bytes, n, link, gamma));
 }
 
-Link reached(const ClusterSpec& cluster, Link link, const RankSpan& group, const Efficiency& e) {
-  link.bytes_per_s *= is_in_node(cluster, group) ? e.inside : e.between;
+Link reached(const ClusterSpec& cluster, Collective what, Link link, const RankSpan& group,
+             const Efficiency& e) {
+  const Sustained& s = cluster.device.sustained;
+  const auto i = static_cast<size_t>(what);
+  link.bytes_per_s *=
+      is_in_node(cluster, group) ? s.inside[i] * e.inside : s.between[i] * e.between;
   return link;
 }
 
 double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
                   const Efficiency& e) {
-  return seconds_of(what, bytes, group.size,
-                    reached(cluster, link_for(cluster, what, group), group, e),
-                    gamma_of(cluster.device, e.memory));
+  if (group.size <= 1) return 0;
+  const Accelerator& a = cluster.device;
+  return std::max(a.sustained.message_s,
+                  seconds_of(what, bytes, group.size,
+                             reached(cluster, what, link_for(cluster, what, group), group, e),
+                             gamma_of(a, a.sustained.memory * e.memory)));
 }
 
 double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
@@ -67,7 +74,7 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
   if (group.size <= 1) return 0;
   if (what == Collective::kAllReduce || what == Collective::kAllToAll)
     return messages * seconds_of(cluster, what, bytes / messages, group, e);
-  Link link = reached(cluster, link_of(cluster, group), group, e);
+  Link link = reached(cluster, what, link_of(cluster, group), group, e);
   link.seconds = 0;
   const auto n = static_cast<double>(group.size);
   const int64_t in_node =
@@ -75,9 +82,11 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
   // A ring that comes back to its first node is one hop short of going round.
   const double nodes = is_in_node(cluster, group) ? 0 : std::ceil(n / static_cast<double>(in_node));
   const double between = std::min(nodes, n - 1);
-  return messages * ((n - 1 - between) * hop + between * hop_between) +
-         seconds_of(what, Algorithm::kRing, bytes, group.size, link,
-                    gamma_of(cluster.device, e.memory));
+  const Sustained& s = cluster.device.sustained;
+  return std::max(messages * s.message_s,
+                  messages * ((n - 1 - between) * hop + between * hop_between) +
+                      seconds_of(what, Algorithm::kRing, bytes, group.size, link,
+                                 gamma_of(cluster.device, s.memory * e.memory)));
 }
 
 double seconds_on(const ClusterSpec& cluster, Collective what, double bytes,

@@ -19,7 +19,6 @@
 
 namespace tegula {
 
-enum class Collective : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 enum class Algorithm : uint8_t { kRing, kTree };
 
 // γ of a device: memory reads two bytes and writes one for each that is added. `reached`: the share
@@ -39,8 +38,10 @@ double seconds_of(Collective what, double bytes, int64_t n, Link link, double ga
 // Bytes that leave each rank by the ring.
 double bytes_sent(Collective what, double bytes, int64_t n);
 // The part that a link of the group gives of what its data sheet says.
-Link reached(const ClusterSpec& cluster, Link link, const RankSpan& group, const Efficiency& e);
-// Over the group's link, with it and the memory as far as they are reached.
+Link reached(const ClusterSpec& cluster, Collective what, Link link, const RankSpan& group,
+             const Efficiency& e);
+// Over the group's link, with it and the memory as far as they are reached; no message takes less
+// than message_s.
 double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
                   const Efficiency& e);
 // By data sheets: a group within a node, or of one rank a node, by its link. One with several ranks

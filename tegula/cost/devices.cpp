@@ -1,7 +1,7 @@
 // The table of devices: GPUs and other accelerators with their links, shares and rent, and CPUs.
 // Targets of kernels, passes and plans, and clusters of the planner are made of its rows.
 #include "tegula/base/amounts.h"
-#include "tegula/cost/accelerator.h"
+#include "tegula/cost/sustained.h"
 #include "tegula/kernels/cuda/capability.h"
 
 namespace tegula {
@@ -17,7 +17,10 @@ constexpr double kInsideSeconds = 1e-6, kPcieSeconds = 2e-6, kNetworkSeconds = 6
 
 // Shares: those that large products reach at the full clock, the k of half of it, the clock that
 // products leave, and whence.
-using Shares = Accelerator::Sustained;
+struct Shares {
+  double product = Sustained().product, k_half = 0, clock = 1;
+  std::string_view source = Sustained::kAssumed;
+};
 constexpr Shares kA100 = {.82, 100, .92,
                           "257 of 312 TFLOP/s on random data [He 2024, Strangely, matrix "
                           "multiplications on GPUs run faster when given predictable data], and "
@@ -119,7 +122,11 @@ Accelerator accelerator(const Row& r) {
   a.sram_bytes = static_cast<double>(kKiB) * r.chip.sram_kib;
   a.l2_bytes = static_cast<double>(kMiB) * r.chip.l2_mib;
   a.launch_s = 3e-6, a.product_start_s = 2e-6, a.dollars_per_hour = r.dollars_per_hour;
-  a.sustained = r.shares;
+  Sustained& s = a.sustained;
+  s.product = r.shares.product, s.k_half = r.shares.k_half, s.clock = r.shares.clock;
+  s.source = r.shares.source;
+  if (!s.is_known()) s.slow = kSlowUnknown;
+  set_attention(a.capability, s);
   return a;
 }
 

@@ -38,13 +38,12 @@ double peak_of(const Target& t, DType dtype) {
   return dtype == DType::kF64 ? rate / 2 : rate;
 }
 
-Accelerator::Sustained shares_of(const Target& t, const Accelerator* row) {
-  if (row && t.flops_efficiency == 1) return row->sustained;
-  return {t.flops_efficiency, 0, 1, "measured on the target"};
-}
-
-double memory_share_of(const Target& t, const Accelerator* row) {
-  return row && t.bytes_efficiency == 1 ? kExpected.memory : t.bytes_efficiency;
+Sustained shares_of(const Target& t, const Accelerator* row) {
+  Sustained s = row ? row->sustained : Sustained();
+  if (!row || t.flops_efficiency != 1)
+    s.product = t.flops_efficiency, s.k_half = 0, s.clock = 1, s.source = "measured on the target";
+  if (!row || t.bytes_efficiency != 1) s.memory = t.bytes_efficiency;
+  return s;
 }
 
 // Products of the extents of a product's factors, by who has them. False: it has no such shape.
@@ -83,7 +82,7 @@ Accelerator device_of(const Target& t) {
     if (peak == 0) peak = kUnknownFlops;
   }
   a.memory_bytes_per_s = t.bytes_per_s > 0 ? t.bytes_per_s : kUnknownBytes;
-  a.sustained = shares_of(t, row), a.memory_share = memory_share_of(t, row);
+  a.sustained = shares_of(t, row);
   return a;
 }
 
@@ -115,7 +114,7 @@ double flops_per_s(const Target& t, DType dtype) {
 }
 
 double bytes_per_s(const Target& t) {
-  return t.bytes_per_s > 0 ? t.bytes_per_s * memory_share_of(t, row_of(t)) : kUnknownBytes;
+  return t.bytes_per_s > 0 ? t.bytes_per_s * shares_of(t, row_of(t)).memory : kUnknownBytes;
 }
 
 double elementwise_flops_per_s(const Target& t) {
@@ -158,7 +157,7 @@ double price(const Target& target, const OpCall& call) {
 Link link_of(const Target& t) {
   Link link = {bytes_per_s(t), kMeetingSeconds};
   if (const Accelerator* row = row_of(t))
-    link = {row->inside.bytes_per_s * kExpected.inside, row->inside.seconds};
+    link = {row->inside.bytes_per_s * row->sustained.inside[0], row->inside.seconds};
   if (t.link_s > 0) link.seconds = t.link_s;
   if (t.link_bytes_per_s > 0) link.bytes_per_s = t.link_bytes_per_s;
   return link;

@@ -8,43 +8,17 @@ namespace tegula {
 
 namespace {
 
-// most · s / (s + half) of the device's peak.
-struct Curve {
-  double most, half;
-  double at(double seqlen) const { return most * seqlen / (seqlen + half); }
-};
-
-// Forward and backward, of heads up to 64 elements and of wider ones.
-struct Curves {
-  Curve forward_64, backward_64, forward_128, backward_128;
-  double at(double seqlen, double head_dim, bool is_backward) const {
-    const bool is_wide = head_dim > 96;
-    return (is_wide       ? is_backward ? backward_128 : forward_128
-            : is_backward ? backward_64
-                          : forward_64)
-        .at(seqlen);
-  }
-};
-
 // On Hopper and later: of 989 TFLOP/s. FlashAttention 1 and 2 do not use wgmma.
-constexpr Curves kHopperCudnn = {{.43, 350}, {.41, 650}, {.67, 770}, {.58, 900}};
-constexpr Curves kHopperFlash2 = {{.30, 1150}, {.30, 2000}, {.31, 1150}, {.32, 2200}};
-constexpr Curves kHopperFlash1 = {{.16, 1000}, {.13, 1500}, {.12, 1000}, {.11, 1500}};
+constexpr AttentionCurves kHopperCudnn = {{{.43, 350}, {.41, 650}}, {{.67, 770}, {.58, 900}}};
+constexpr AttentionCurves kHopperFlash2 = {{{.30, 1150}, {.30, 2000}}, {{.31, 1150}, {.32, 2200}}};
+constexpr AttentionCurves kHopperFlash1 = {{{.16, 1000}, {.13, 1500}}, {{.12, 1000}, {.11, 1500}}};
 // On A100, of 312 TFLOP/s, causal: figures 4 to 6 of the FlashAttention 2 paper.
-constexpr Curves kAmpereFlash2 = {{.60, 800}, {.52, 1300}, {.65, 900}, {.56, 1300}};
-constexpr Curves kAmpereFlash1 = {{.33, 700}, {.28, 1000}, {.25, 700}, {.22, 1000}};
-// Where nothing is known: what the first release of the planner took.
-constexpr Curves kUnknown = {{.66, 0}, {.54, 0}, {.66, 0}, {.54, 0}};
+constexpr AttentionCurves kAmpereFlash2 = {{{.60, 800}, {.52, 1300}}, {{.65, 900}, {.56, 1300}}};
+constexpr AttentionCurves kAmpereFlash1 = {{{.33, 700}, {.28, 1000}}, {{.25, 700}, {.22, 1000}}};
 
 constexpr int kAmpere = 80, kHopper = 90;  // compute capabilities
 
-const Curves& curves_of(const Accelerator& a, AttentionKernel kernel) {
-  const bool is_old = kernel == AttentionKernel::kFlash1;
-  if (a.capability == kAmpere) return is_old ? kAmpereFlash1 : kAmpereFlash2;
-  if (a.capability < kHopper) return kUnknown;
-  return is_old ? kHopperFlash1 : kernel == AttentionKernel::kFlash2 ? kHopperFlash2 : kHopperCudnn;
-}
-
+constexpr double kNarrowHead = 96;
 constexpr double kFullLoad = .8;  // of the peak: no kernel keeps more of it busy for long
 
 }  // namespace
@@ -58,9 +32,29 @@ double product_share(const Accelerator& a, double k) {
   return a.sustained.product * k / (k + a.sustained.k_half);
 }
 
+void set_attention(int capability, Sustained& s) {
+  using enum AttentionKernel;
+  const auto set = [&](AttentionKernel kernel, const AttentionCurves& curves) {
+    s.attention[static_cast<int>(kernel)] = curves;
+  };
+  const bool is_ampere = capability == kAmpere;
+  if (is_ampere) s.usual_attention = kFlash2;
+  if (!is_ampere && capability < kHopper) return;
+  set(kFlash1, is_ampere ? kAmpereFlash1 : kHopperFlash1);
+  set(kFlash2, is_ampere ? kAmpereFlash2 : kHopperFlash2);
+  for (const AttentionKernel last : {kFlash3, kCudnn})
+    set(last, is_ampere ? kAmpereFlash2 : kHopperCudnn);
+}
+
 double attention_share(const Accelerator& a, AttentionKernel kernel, double seqlen, double head_dim,
                        bool is_backward) {
-  return curves_of(a, kernel).at(seqlen, head_dim, is_backward);
+  if (kernel == AttentionKernel::kDefault) kernel = a.sustained.usual_attention;
+  const AttentionCurves& c = a.sustained.attention[static_cast<int>(kernel)];
+  return (head_dim > kNarrowHead ? c.wide : c.narrow)[is_backward].at(seqlen);
+}
+
+double memory_rate(const Accelerator& a, const Efficiency& e) {
+  return a.memory_bytes_per_s * (a.sustained.memory * e.memory);
 }
 
 double clock_share(const Accelerator& a, double busy) {

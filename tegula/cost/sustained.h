@@ -9,22 +9,23 @@
 //
 // Measured on an H200 in a minute of products, attention and copies in turns, random data
 // (bench/layouts_torch.py --part kernels), and of a product alone. The constants are
-// from these alone; the law of the clock (.8, 1.5) was chosen with half of the executed steps of
-// bench/results/layouts in view.
+// from these alone, as are .9 of the memory's rate (a KV cache at 4.4 of 4.8 TB/s) and .78 of a
+// link's (an all-reduce of 1 GiB at 352 of 450 GB/s); the law of the clock (.8, 1.5) was chosen
+// with half of the executed steps of bench/results/layouts in view.
 #pragma once
 
 #include "tegula/cost/accelerator.h"
 
 namespace tegula {
 
-// Whose flash attention: FlashAttention 1 [Dao et al. 2022], 2 [Dao 2023], 3 [Shah et al. 2024],
-// cuDNN's. kDefault: what is usual on the device, FlashAttention 2 on Ampere, cuDNN's on later
-// ones.
-enum class AttentionKernel : uint8_t { kDefault, kFlash1, kFlash2, kFlash3, kCudnn };
 std::string_view kernel_name(AttentionKernel kernel);
+// Of the table, by CUDA's capability: FlashAttention 2 is usual on Ampere, cuDNN's on later ones.
+void set_attention(int capability, Sustained& shares);
 
 // At the full clock.
 double product_share(const Accelerator& device, double k);
+// Bytes a second of memory.
+double memory_rate(const Accelerator& device, const Efficiency& efficiency = kExpected);
 double attention_share(const Accelerator& device, AttentionKernel kernel, double seqlen,
                        double head_dim, bool is_backward);
 // busy: the share of the peak that is reached on average.

@@ -80,7 +80,7 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
   const double peak = a.peak(is_attention && dtype == Number::kF8 ? Number::kBf16 : dtype);
   if (w.flops > 0 && peak > 0) p.peak_s = w.flops / peak;
   if (w.flops > 0 && peak > 0) p.flops_s = w.flops / (peak * share_of(w, e, a) * p.wave);
-  p.bytes_s = w.bytes / (a.memory_bytes_per_s * (a.memory_share > 0 ? a.memory_share : e.memory));
+  p.bytes_s = w.bytes / memory_rate(a, e);
   p.launch_s = (a.launch_s + (w.unit == Unit::kMatmul ? a.product_start_s : 0)) * w.launches;
   // Weights that few rows read once: half of the shorter term does not hide behind the other.
   if (w.unit == Unit::kMatmul && a.product_start_s > 0)

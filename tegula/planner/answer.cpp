@@ -242,17 +242,13 @@ Status price(const Question& q, Answer& a) {
   if (q.is_trial) return {};
   if (a.found.fit == Fit::kMayNotFit)
     a.notes.push_back(cat("nothing fits for certain", nearest_that_fits(a)));
-  Efficiency most = kFast, least = kSlow;
   const Accelerator& device = a.cluster->device;
-  if (!device.sustained.is_known() && device.matmul_shares.empty()) {
-    // Known devices sustain .44 to .75 of their peaks.
-    most.products = 1.1, least.products = 0.6, least.attention = 0.5;
+  if (!device.sustained.is_known() && device.matmul_shares.empty())
     a.notes.push_back(cat("nothing is known of what ", device.name,
-                          "'s kernels sustain: products are ", "taken at ",
-                          device.sustained.product, " of its peak, and the interval is wide"));
-  }
-  StepPricer fast(a.preset.model, a.params, *a.cluster, a.job, most);
-  StepPricer slow(a.preset.model, a.params, *a.cluster, a.job, least);
+                          "'s kernels sustain: products are taken at ", device.sustained.product,
+                          " of its peak, and the interval is wide"));
+  StepPricer fast(a.preset.model, a.params, *a.cluster, a.job, device.sustained.fast);
+  StepPricer slow(a.preset.model, a.params, *a.cluster, a.job, device.sustained.slow);
   for (const StepPrice& p : a.found.best)
     a.intervals.push_back({std::min(p.step_s(), fast.price(p.layout).step_s()),
                            std::max(p.step_s(), slow.price(p.layout).step_s())});

@@ -9,7 +9,8 @@ namespace tegula::planner {
 
 namespace {
 constexpr double kLongSequence = 32768;
-}
+constexpr auto kToNeighbour = static_cast<size_t>(Collective::kAllToAll);
+}  // namespace
 
 double least_ring_tokens(const ModelSpec& m, double flops_per_s, double bytes_per_s,
                          double element_bytes, bool is_causal) {
@@ -27,8 +28,8 @@ void explain_ring(std::string& out, const ModelSpec& m, const ClusterSpec& c, co
     const char* where;
     const Link& link;
     double share;
-  } links[] = {{"within a node", c.device.inside, kExpected.inside},
-               {"between nodes", c.device.between, kExpected.between}};
+  } links[] = {{"within a node", c.device.inside, c.device.sustained.inside[kToNeighbour]},
+               {"between nodes", c.device.between, c.device.sustained.between[kToNeighbour]}};
   // It is that of long sequences, which the least block is a part of.
   const double share =
       attention_share(c.device, job.kernel, kLongSequence, static_cast<double>(m.head_dim), false);

@@ -90,7 +90,7 @@ const StepPricer::ButForZero& StepPricer::but_for_zero(const Layout& l) {
 
 Link StepPricer::stage_link(const Layout& l) const {
   const RankSpan next{2, l.tp * l.cp * l.dp};
-  return reached(cluster_, own_link(cluster_, next), next, efficiency_);
+  return reached(cluster_, Collective::kAllToAll, own_link(cluster_, next), next, efficiency_);
 }
 
 double StepPricer::comm(Collective what, double bytes, const RankSpan& group) const {
@@ -134,7 +134,8 @@ void StepPricer::price_context(const Layout& l, const LayerWork& work, LayerPric
                                    comm(Collective::kAllToAll, out, cp);
     return;
   }
-  const Link link = reached(cluster_, own_link(cluster_, cp), cp, efficiency_);
+  const Link link =
+      reached(cluster_, Collective::kAllToAll, own_link(cluster_, cp), cp, efficiency_);
   // Keys and values go round forward; backward they do with gradients of four bytes beside them.
   const double hops = real(l.cp - 1);
   const auto ring = [&](double bytes, double attention_s) {
@@ -338,7 +339,7 @@ void StepPricer::add_data_parallel(const Layout& l, const RankParams& p, const S
   const double local =
       l.zero == 0 ? stages * (dense + experts) : (dense + experts * real(l.ep)) / ranks;
   price.seconds.optimizer = local * (state.gradients + 2 * state.optimizer + state.weights) /
-                            (cluster_.device.memory_bytes_per_s * efficiency_.memory);
+                            memory_rate(cluster_.device, efficiency_);
 }
 
 // Casts of weights and of their gradients, and what fully_shard copies into and out of its buffers.
@@ -354,7 +355,7 @@ void StepPricer::add_copies(const Layout& l, double weights, StepPrice& price) c
     const double gathers = l.zero >= 3 ? 2 * m : 1;
     bytes = weights * (gathers * ((4 + 2) / ranks + 2 * 2) + m * ((2 + 4) + 4));
   }
-  price.seconds.memory += bytes / (cluster_.device.memory_bytes_per_s * efficiency_.memory);
+  price.seconds.memory += bytes / memory_rate(cluster_.device, efficiency_);
 }
 
 void StepPricer::add_memory(const ButForZero& a, StepPrice& price) const {
@@ -389,7 +390,8 @@ StepPrice StepPricer::price(const Layout& l, bool is_bound) {
   add_data_parallel(l, a.params, a.stage, price);
   add_memory(a, price);
   if (job_.framework) price.seconds.rest = (job_.framework->factor - 1) * price.seconds.total();
-  const double host = host_seconds(job_, l, p.host, a.stage.layers, n_microbatches(job_, l));
+  const double host = host_seconds(cluster_.device.sustained.host, job_, l, p.host, a.stage.layers,
+                                   n_microbatches(job_, l));
   price.seconds.host = beyond(efficiency_.host * host, price.seconds.total());
   const double tokens = real(job_.batch_tokens);
   price.flops_model = tokens * flops_.train();

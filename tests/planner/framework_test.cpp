@@ -196,7 +196,7 @@ TEST(Frameworks, CopiesAreGatheredInTwoBytes) {
   const auto a = answer(q);
   ASSERT_TRUE(a.ok()) << a.error().message;
   const double bytes = (2 * 2 + 4) * static_cast<double>(a->params.total) * 7 / 8;
-  EXPECT_NEAR(a->found.best.at(0).seconds.dp / (bytes / (.1e9 * kExpected.inside)), 1, .02);
+  EXPECT_NEAR(a->found.best.at(0).seconds.dp / (bytes / (.1e9 * .78)), 1, .02);
 }
 
 TEST(Frameworks, ShardsAreNoStageOfWholeWeights) {

@@ -33,7 +33,7 @@ TEST(Serving, AStepReadsAllWeightsAndCaches) {
       const double products =
           static_cast<double>(p.total - (m.is_tied ? 0 : p.embedding) - p.positions);
       const double bytes = 2 * products + batch * 513 * kv_bytes_per_token(m, 2);
-      const double rate = c.device.memory_bytes_per_s * kExpected.memory;
+      const double rate = memory_rate(c.device);
       EXPECT_GE(s.total(), 0.999 * bytes / rate) << name;  // norms and biases are not in it
       EXPECT_LE(s.total(), 1.1 * bytes / rate) << name << " at " << batch;
       EXPECT_EQ(s.bound_by(), "memory");

@@ -87,7 +87,7 @@ TEST(LayerWork, RanksShareTheFlopsOfTheWhole) {
 TEST(Accelerators, MeasuredSharesOfFewRows) {
   Accelerator a;
   a.flops_per_s[static_cast<int>(Number::kF32)] = 1e12, a.memory_bytes_per_s = 1e15;
-  a.matmul_shares = {{1, 0.05}, {16, 0.4}, {256, 0.8}}, a.memory_share = 1;
+  a.matmul_shares = {{1, 0.05}, {16, 0.4}, {256, 0.8}}, a.sustained.memory = 1;
   const auto seconds = [&](double rows) {
     return price(matmul_work("x", rows, 512, 512, 4), a, kExpected, Number::kF32).seconds;
   };
