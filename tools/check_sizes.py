@@ -29,9 +29,9 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/ops": 12_515,
     "tegula/tile": 1_390,
     "tegula/kernels": 530,  # their own headers, without KERNELS
-    "tegula/cost": 830,
+    "tegula/cost": 865,
     "tegula/passes": 8_575,
-    "tegula/passes/superopt": 2_945,
+    "tegula/passes/superopt": 2_910,
     "tegula/plan": 5_960,
     "tegula/planner": 8_910,
     "tegula/models": 5_995,
