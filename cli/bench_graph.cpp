@@ -15,7 +15,7 @@ namespace tegula::cli {
 namespace {
 
 struct Options {
-  std::string file, mode = "fast", passes, cache;
+  std::string file, mode = "fast", passes, cache, device = "cpu";
   double superopt = 0;
   int threads = 0, repeats = 9;
   bool json = false;
@@ -36,7 +36,7 @@ Result<Module> graph_of(const Options& o) {
 Result<Compiled> compile_graph(const Module& module, const Options& o, double superopt,
                                const Rank& rank) {
   CompileOptions with;
-  with.plan.target = Target::this_cpu(rank.pool.n_threads());
+  with.plan.target = rank.device ? rank.device->target() : Target::this_cpu(rank.pool.n_threads());
   with.passes.passes = o.passes;
   with.passes.pass.mode = o.mode == "fast" ? Mode::kFast : Mode::kExact;
   with.superopt_seconds = superopt;
@@ -46,29 +46,37 @@ Result<Compiled> compile_graph(const Module& module, const Options& o, double su
 
 Status run(const Options& o) {
   const Module module = TEGULA_TRY(graph_of(o));
-  Rank rank(o.threads);
+  Device* const device = o.device == "cuda" ? TEGULA_TRY(open_device()) : nullptr;
+  Rank rank = device ? Rank(*device) : Rank(o.threads);
   const Compiled before = TEGULA_TRY(compile_graph(module, o, 0, rank));
   const Compiled after = TEGULA_TRY(compile_graph(module, o, o.superopt, rank));
-  MeasureOptions how;
-  how.repeats = 1;
-  Measurement m[2] = {TEGULA_TRY(Measurement::create(before.plan, rank, how)),
-                      TEGULA_TRY(Measurement::create(after.plan, rank, how))};
+  if (device) TEGULA_TRY(check_kernels(*before.plan, *device));
+  Measurement m[2] = {TEGULA_TRY(Measurement::create(before.plan, rank, {})),
+                      TEGULA_TRY(Measurement::create(after.plan, rank, {}))};
+  int runs[2];
+  for (size_t k = 0; k < 2; ++k) {
+    TEGULA_TRY(m[k].time(2));  // a device compiles, and makes a graph
+    const double one = std::max(TEGULA_TRY(m[k].time()), 1e-7);
+    runs[k] = static_cast<int>(std::clamp(.01 / one, 1., 1e5));
+    if (device) TEGULA_TRY(m[k].time(10 * runs[k]));  // its clocks are those of the last 0.1 s
+  }
   std::vector<double> ms[2], ratios;
   for (int i = 0; i < o.repeats; ++i) {
-    for (size_t k = 0; k < 2; ++k) ms[k].push_back(TEGULA_TRY(m[k].run()).ms_median);
+    for (size_t k = 0; k < 2; ++k) ms[k].push_back(1e3 * TEGULA_TRY(m[k].time(runs[k])));
     ratios.push_back(ms[0].back() / ms[1].back());
   }
   for (auto* all : {&ms[0], &ms[1], &ratios}) std::sort(all->begin(), all->end());
+  const Target& target = before.plan->target;
   const auto mid = static_cast<size_t>(o.repeats / 2);
   if (o.json) {
     Json j = json_of(after.rewritten);
     j.set("ms_without", ms[0][mid]), j.set("ms", ms[1][mid]), j.set("times_faster", ratios[mid]);
-    j.set("threads", rank.pool.n_threads());
+    j.set("threads", rank.pool.n_threads()), j.set("device", target.name);
     std::printf("%s\n", j.dump().c_str());
     return {};
   }
-  std::printf("%s, %d threads, %zu steps: %.4g ms\n", o.file.c_str(), rank.pool.n_threads(),
-              before.plan->steps.size(), ms[0][mid]);
+  std::printf("%s, %s, %d threads, %zu steps: %.4g ms\n", o.file.c_str(), target.name.c_str(),
+              rank.pool.n_threads(), before.plan->steps.size(), ms[0][mid]);
   if (o.superopt == 0) return {};
   print_lines(after.rewritten.lines());
   std::printf("with --superopt %zu steps: %.4g ms, %.2f x\n", after.plan->steps.size(), ms[1][mid],
@@ -90,6 +98,7 @@ Json json_of(const superopt::Found& found) {
        {"changed", found.n_changed},
        {"candidates", found.n_candidates},
        {"search_s", found.seconds},
+       {"ready_s", found.ready_s},
        {"is_budget_spent", found.is_spent},
        {"priced_ms", Json::Array{1e3 * found.priced_before_s, 1e3 * found.priced_after_s}},
        {"timed_ms", Json::Array{1e3 * found.timed_before_s, 1e3 * found.timed_after_s}}});
@@ -121,9 +130,15 @@ void add_bench_graph(const Command& bench, int& exit_code) {
   cmd.add_option("--tune-cache", o.cache, "Where rewritings are kept; default: the user's cache")
       .type_name("DIR");
   add_threads(cmd, o.threads);
+  one_of(cmd.add_option("--device", o.device, "Where"), {"cpu", "cuda"});
   whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
   cmd.callback([&exit_code] {
+    if (o.device == "cuda" && o.threads > 0) {
+      exit_code =
+          report(unsupported("--threads is the CPU's: leave it out with --device cuda"), kUsage);
+      return;
+    }
     const Status st = run(o);
     exit_code = st.ok() ? kDone : report(st.error());
   });

@@ -37,12 +37,12 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/models": 5_995,
     "tegula/io": 3_615,
     "tegula/text": 8_130,
-    "tegula/runtime": 4_770,
+    "tegula/runtime": 4_790,
     "tegula/comm": 2_655,  # transports with and without shared memory, launch, watch
     "tegula/train": 4_825,
     "tegula/serve": 2_215,
     "tegula/report": 0,
-    "cli": 8_065,
+    "cli": 8_080,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

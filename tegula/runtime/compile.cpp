@@ -7,6 +7,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ir/hash.h"
+#include "tegula/kernels/device.h"
 #include "tegula/passes/shard_check.h"
 #include "tegula/plan/collectives.h"
 #include "tegula/plan/planning.h"
@@ -90,8 +91,9 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
     passes.pass.superopt = &superopt;
     // A machine that is not here is priced, not timed.
     const Target& t = plan.target;
-    if (t.device == DeviceKind::kCpu && t.runs_on(Target::this_cpu(t.n_threads)).ok())
-      superopt.trial = &trial.emplace(options);
+    const auto device = t.device == DeviceKind::kCpu ? Result<Device*>(nullptr) : open_device();
+    if (device.ok() && t.runs_on(*device ? (*device)->target() : Target::this_cpu()).ok())
+      superopt.trial = &trial.emplace(options, *device);
   }
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   auto start = Clock::now();

@@ -8,6 +8,7 @@
 #include "tegula/base/philox.h"
 #include "tegula/kernels/cpu/isa/read_burst.h"
 #include "tegula/kernels/cpu/isa/table.h"
+#include "tegula/kernels/device.h"
 #include "tegula/runtime/probe.h"
 
 namespace tegula {
@@ -68,29 +69,41 @@ constexpr int64_t kFarBytes = 16 << 20;  // of one thread in one probe
 Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, Rank& rank,
                                         const MeasureOptions& options, int64_t integers_below) {
   Measurement m;
-  m.rank_ = &rank, m.options_ = options;
+  m.rank_ = &rank, m.options_ = options, m.integers_below_ = integers_below;
   m.session_ = TEGULA_TRY(Session::create(plan, rank));
   int64_t bytes = 0;
   do {
     std::vector<Region> set;
     for (size_t p = 0; p < plan->params.size(); ++p) {
       const Type& type = plan->params[p].tensor.type;
-      Region region = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(type.bytes(), 1)));
-      if (m.sets_.empty()) {
-        fill_parameter(type, region.data(), p, integers_below);
-      } else {
-        std::memcpy(region.data(), m.sets_[0][p].data(), static_cast<size_t>(type.bytes()));
-      }
+      set.push_back(
+          TEGULA_TRY(Region::on(rank.device, rank.memory, std::max<int64_t>(type.bytes(), 1))));
       bytes += type.bytes();
-      set.push_back(std::move(region));
     }
     m.sets_.push_back(std::move(set));
   } while (bytes < options.cold_bytes && bytes > 0 && m.sets_.size() < kMostSets);
+  TEGULA_TRY(m.fill());
   if (options.cold_bytes > 0) {
     m.far_ = TEGULA_TRY(Region::allocate(rank.memory, options.cold_bytes / kFarBytes * kFarBytes));
     m.far_.poison(1, &rank.pool);
   }
   return m;
+}
+
+Status Measurement::fill(void (*change)(const TensorRef& value, uint64_t param)) {
+  for (size_t p = 0; p < session_->plan().params.size(); ++p) {
+    const Type& type = session_->plan().params[p].tensor.type;
+    const auto bytes = static_cast<size_t>(type.bytes());
+    std::vector<uint8_t> apart(rank_->device ? bytes : 0);
+    void* const host = rank_->device ? apart.data() : sets_[0][p].data();
+    fill_parameter(type, host, p, integers_below_);
+    if (change) change(contiguous_ref(host, type), p);
+    for (auto& set : sets_) {
+      if (rank_->device) TEGULA_TRY(rank_->device->copy(set[p].data(), host, type.bytes()));
+      if (!rank_->device && &set != &sets_[0]) std::memcpy(set[p].data(), host, bytes);
+    }
+  }
+  return {};
 }
 
 Status Measurement::bind(size_t set) {
@@ -144,10 +157,14 @@ Result<std::vector<StepStats>> Measurement::time_steps(int times) {
   return stats;
 }
 
-Result<double> Measurement::time_once() {
+Result<double> Measurement::time(int runs) {
+  Device* const device = rank_->device;
+  if (device) TEGULA_TRY(device->mark(0));
   const double start = kernel_seconds(rank_->pool);
-  TEGULA_TRY(run_once());
-  return kernel_seconds(rank_->pool) - start;
+  for (int i = 0; i < runs; ++i) TEGULA_TRY(run_once());
+  if (!device) return (kernel_seconds(rank_->pool) - start) / runs;
+  TEGULA_TRY(device->mark(1));
+  return TEGULA_TRY(device->ms_between_marks()) / 1e3 / runs;
 }
 
 Result<Measured> Measurement::run() {

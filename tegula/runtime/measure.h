@@ -32,14 +32,17 @@ struct Measured {
 // Values for a parameter, by its number: floats uniform in [-1, 1), integers in [0, below).
 void fill_parameter(const Type& type, void* data, uint64_t param, int64_t below);
 
-// Runs the plan on inputs it fills itself: fill_parameter.
+// Runs the plan on inputs it fills itself: fill_parameter. Of a rank with a device time() is the
+// device's, and run() and values() are not for it.
 class Measurement {
  public:
   static Result<Measurement> create(std::shared_ptr<const Plan> plan, Rank& rank,
                                     const MeasureOptions& options, int64_t integers_below = 1);
   Result<Measured> run();
-  // One more run's seconds.
-  Result<double> time_once();
+  // More runs: seconds of one.
+  Result<double> time(int runs = 1);
+  // Fills all parameters anew and lets `change`, if it is there, write into each, on the host.
+  Status fill(void (*change)(const TensorRef& value, uint64_t param) = nullptr);
   // One more run, `times` times, with what each step of the plan took on average.
   Result<std::vector<StepStats>> time_steps(int times);
   // The parameter's value in each set; none: there is no such parameter.
@@ -49,6 +52,7 @@ class Measurement {
  private:
   Status bind(size_t set);
   Status run_once();
+  int64_t integers_below_ = 1;
   double probe_reads();
   std::unique_ptr<Session> session_;
   Rank* rank_ = nullptr;
@@ -72,6 +76,8 @@ struct OfDevice {
 };
 // Gives each step that is part of another's launch its share of that one's time.
 void share_out(std::vector<StepStats>& stats);
+// An error that names a step of the plan that no kernel of the device runs.
+Status check_kernels(const Plan& plan, const Device& device);
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
                                    const MeasureOptions& options, const OfDevice& more = {});
 

@@ -15,40 +15,7 @@ constexpr double kWarmUp_ms = 150;
 // replayed.
 constexpr size_t kLoneSteps = 8;
 
-// Memory of a device that goes with its owner.
-class DeviceMemory {
- public:
-  static Result<DeviceMemory> allocate(Device& device, int64_t bytes) {
-    return DeviceMemory(&device, TEGULA_TRY(device.allocate(bytes)));
-  }
-  DeviceMemory(DeviceMemory&& other) noexcept
-      : device_(other.device_), data_(std::exchange(other.data_, nullptr)) {}
-  DeviceMemory& operator=(DeviceMemory&&) = delete;
-  ~DeviceMemory() { device_->release(data_); }
-  void* data() const { return data_; }
-
- private:
-  DeviceMemory(Device* device, void* data) : device_(device), data_(data) {}
-  Device* device_;
-  void* data_;
-};
-
-Status check_kernels(const Plan& plan, const Device& device) {
-  TEGULA_TRY(plan.target.runs_on(device.target()));
-  for (const Step& s : plan.steps) {
-    if (s.kernel != nullptr && launch_of(*s.kernel) != nullptr) continue;
-    const auto in = refs_at(s.in, {}), out = refs_at(s.out, {});
-    const std::string why =
-        refusals(s.op->name, DeviceKind::kCuda,
-                 {.attrs = &s.attrs, .in = in, .out = out, .target = &plan.target});
-    return unsupported(cat("op ", s.op->name,
-                           " has no CUDA kernel for these operands and options: use --device cpu",
-                           why.empty() ? "" : "; ", why));
-  }
-  return {};
-}
-
-using Set = std::vector<DeviceMemory>;  // one per parameter
+using Set = std::vector<Region>;  // one per parameter
 
 // For large floats the first kBlock elements are made, and the rest repeats them: the host would
 // take minutes for billions.
@@ -77,7 +44,8 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_by
     Set set;
     for (size_t p = 0; p < plan.params.size(); ++p) {
       const Type& type = plan.params[p].tensor.type;
-      set.push_back(TEGULA_TRY(DeviceMemory::allocate(device, type.bytes())));
+      set.push_back(
+          TEGULA_TRY(Region::on(&device, rank.memory, std::max<int64_t>(type.bytes(), 1))));
       if (sets.empty()) {
         TEGULA_TRY(fill_first(plan, rank, p, set[p].data(), more));
       } else {
@@ -92,6 +60,21 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_by
 
 }  // namespace
 
+Status check_kernels(const Plan& plan, const Device& device) {
+  TEGULA_TRY(plan.target.runs_on(device.target()));
+  for (const Step& s : plan.steps) {
+    if (s.kernel != nullptr && launch_of(*s.kernel) != nullptr) continue;
+    const auto in = refs_at(s.in, {}), out = refs_at(s.out, {});
+    const std::string why =
+        refusals(s.op->name, DeviceKind::kCuda,
+                 {.attrs = &s.attrs, .in = in, .out = out, .target = &plan.target});
+    return unsupported(cat("op ", s.op->name,
+                           " has no CUDA kernel for these operands and options: use --device cpu",
+                           why.empty() ? "" : "; ", why));
+  }
+  return {};
+}
+
 void share_out(std::vector<StepStats>& stats) {
   const std::vector<StepStats> whole = stats;
   for (StepStats& s : stats)
@@ -103,7 +86,7 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
                                    const MeasureOptions& options, const OfDevice& more) {
   TEGULA_TRY(check_kernels(*plan, device));
   Rank rank(device);
-  const DeviceMemory arena = TEGULA_TRY(DeviceMemory::allocate(device, plan->arena_bytes));
+  const Region arena = TEGULA_TRY(Region::on(&device, rank.memory, plan->arena_bytes));
   const std::vector<Set> sets = TEGULA_TRY(fill_sets(*plan, rank, options.cold_bytes, more));
   std::vector<std::unique_ptr<Session>> sessions;
   for (const Set& set : sets) {

@@ -15,31 +15,37 @@ namespace tegula {
 namespace {
 constexpr MachineFile kFile{"tegula.superopt", 1, "table of rewritings", "remove it", "blocks"};
 constexpr int kLeastRounds = 3, kMostRounds = 200;
+constexpr double kTurnSeconds = 1e-3;  // a turn is one run, or as many as take so long
+constexpr double kWarmUpSeconds = .1;  // of a device: what ran before decides its clocks
+
+// The i-th element, by rows.
+const void* element(const TensorRef& t, int64_t i) {
+  int64_t at = 0;
+  for (int d = t.rank - 1; d >= 0; i /= t.shape[d--]) at += i % t.shape[d] * t.stride[d];
+  return static_cast<const char*>(t.data) + at * static_cast<int64_t>(size_bytes(t.dtype));
+}
 
 // Signs of zeros count, signs and payloads of NaNs do not.
 bool same_bits(const TensorRef& a, const TensorRef& b) {
-  const size_t bytes = static_cast<size_t>(a.numel()) * size_bytes(a.dtype);
-  if (std::memcmp(a.data, b.data, bytes) == 0) return true;
-  if (a.dtype != DType::kF32) return false;
+  const size_t bytes = size_bytes(a.dtype);
   for (int64_t i = 0; i < a.numel(); ++i) {
-    const float x = a.as<float>()[i], y = b.as<float>()[i];
-    if (std::isnan(x) != std::isnan(y)) return false;
-    if (!std::isnan(x) && (x != y || std::signbit(x) != std::signbit(y))) return false;
+    const void *x = element(a, i), *y = element(b, i);
+    if (std::memcmp(x, y, bytes) == 0) continue;
+    if (a.dtype != DType::kF32 || !std::isnan(*static_cast<const float*>(x)) ||
+        !std::isnan(*static_cast<const float*>(y)))
+      return false;
   }
   return true;
 }
 
-// An infinity, a NaN and zeros of either sign in the first rows of each parameter of floats.
-void plant_specials(Measurement& m) {
+// An infinity, a NaN and zeros of either sign at some places of a parameter of floats.
+void plant_specials(const TensorRef& t, uint64_t param) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const float specials[] = {-0.0F, 0.0F, kInf, std::nanf(""), -kInf};
-  uint64_t at = 1;
-  for (const auto& p : m.session().plan().params)
-    for (const TensorRef& t : m.values(p.name))
-      if (t.dtype == DType::kF32 && t.numel() > 0)
-        for (const float s : specials)
-          t.as<float>()[(at = at * 6364136223846793005U + 1442695040888963407U) %
-                        static_cast<uint64_t>(t.numel())] = s;
+  if (t.dtype != DType::kF32 || t.numel() == 0) return;
+  uint64_t at = param + 1;
+  for (const float s : {-0.0F, 0.0F, kInf, std::nanf(""), -kInf})
+    t.as<float>()[(at = at * 6364136223846793005U + 1442695040888963407U) %
+                  static_cast<uint64_t>(t.numel())] = s;
 }
 
 // Sizes that are not known before a run at their bounds.
@@ -59,20 +65,20 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-Result<bool> agree(std::vector<Measurement*> pair) {
-  for (Measurement* m : pair) TEGULA_TRY(m->time_once());
-  for (size_t r = 0; r < pair[0]->session().plan().results.size(); ++r)
-    if (!same_bits(pair[0]->session().result(static_cast<int>(r)),
-                   pair[1]->session().result(static_cast<int>(r))))
+// Of the last runs of both.
+Result<bool> agree(Measurement& a, Measurement& b) {
+  for (const Plan::Port& of : a.session().plan().results)
+    if (!same_bits(TEGULA_TRY(a.session().fetch(of.name)), TEGULA_TRY(b.session().fetch(of.name))))
       return false;
   return true;
 }
 }  // namespace
 
-MachineTrial::MachineTrial(const CompileOptions& options) : options_(options) {
+MachineTrial::MachineTrial(const CompileOptions& options, Device* device)
+    : options_(options), device_(device) {
   options_.superopt_seconds = 0;
-  const Target& t = options.plan.target;
-  machine_ = cat(machine_name(), ", ", t.name, ", ", t.n_threads, " threads");
+  const Target& t = options_.plan.target;
+  machine_ = cat(machine_name(), ", ", t.name, device ? "" : cat(", ", t.n_threads, " threads"));
   const std::string directory = tuning_directory(options_.tune);
   if (!directory.empty()) path_ = machine_file_path(directory, "superopt", machine_);
   options_.tune.mode = TuneMode::kOff;
@@ -82,28 +88,36 @@ MachineTrial::MachineTrial(const CompileOptions& options) : options_(options) {
 
 Result<std::vector<superopt::Trial::Timed>> MachineTrial::time(std::span<const Module> candidates,
                                                                double seconds) {
-  const double end = steady_seconds() + seconds;
-  Rank rank(options_.plan.target.n_threads);
+  const double begin = steady_seconds();
+  Rank rank = device_ ? Rank(*device_) : Rank(options_.plan.target.n_threads);
   std::vector<Measurement> all;
+  std::vector<Timed> out;
   for (const Module& m : candidates) {
+    const double since = steady_seconds();
+    if (all.size() > 1 && since > begin + .75 * seconds) break;
     const Compiled c = TEGULA_TRY(compile(std::make_shared<Module>(at_bounds(m)), 0, options_));
     all.push_back(TEGULA_TRY(Measurement::create(c.plan, rank, {})));
+    TEGULA_TRY(all.back().time());
+    out.push_back({.has_bits_of_first = TEGULA_TRY(agree(all[0], all.back())),
+                   .ready_s = steady_seconds() - since});
   }
-  std::vector<Timed> out(all.size());
-  for (size_t k = 0; k < all.size(); ++k)
-    out[k].has_bits_of_first = k == 0 || TEGULA_TRY(agree({&all[0], &all[k]}));
+  double one = 0;  // the second run on a device makes a graph
+  for (int i = 0; i < 2; ++i) one = TEGULA_TRY(all[0].time());
+  const int runs = static_cast<int>(std::clamp(kTurnSeconds / std::max(one, 1e-9), 1., 1e3));
+  if (device_) TEGULA_TRY(all[0].time(static_cast<int>(std::max(1., kWarmUpSeconds / one))));
   std::vector<std::vector<double>> ms(all.size()), ratios(all.size());
-  for (int round = 0; round < kLeastRounds || (round < kMostRounds && steady_seconds() < end);
-       ++round)
+  for (int round = 0;
+       round < kLeastRounds || (round < kMostRounds && steady_seconds() < begin + seconds); ++round)
     for (size_t k = 0; k < all.size(); ++k) {
-      ms[k].push_back(TEGULA_TRY(all[k].time_once()));
+      ms[k].push_back(TEGULA_TRY(all[k].time(runs)));
       ratios[k].push_back(ms[0].back() / ms[k].back());
     }
-  for (size_t k = 0; k < all.size(); ++k)
+  for (size_t k = 0; k < all.size(); ++k) {
     out[k].seconds = median(ms[k]), out[k].times_faster = median(ratios[k]);
-  for (Measurement& m : all) plant_specials(m);
-  for (size_t k = 1; k < all.size(); ++k)
-    out[k].has_bits_of_first &= TEGULA_TRY(agree({&all[0], &all[k]}));
+    TEGULA_TRY(all[k].fill(plant_specials));
+    TEGULA_TRY(all[k].time());
+    out[k].has_bits_of_first &= TEGULA_TRY(agree(all[0], all[k]));
+  }
   return out;
 }
 

@@ -1,5 +1,6 @@
-// Times what the superoptimiser makes of a block on this machine, compares its bits, and keeps what
-// was found by the block's hash, so that the next search knows it: DIRECTORY/superopt-HASH.json.
+// Times what the superoptimiser makes of a block on this machine or its device, compares its bits,
+// and keeps what was found by the block's hash, so that the next search knows it:
+// DIRECTORY/superopt-HASH.json.
 #pragma once
 
 #include "tegula/io/machine_file.h"
@@ -10,10 +11,13 @@ namespace tegula {
 
 class MachineTrial final : public superopt::Trial {
  public:
-  // Candidates are compiled as `options` say, without tuning; the file lies where tunings do.
-  explicit MachineTrial(const CompileOptions& options);
+  // Candidates are compiled as `options` say, without tuning, and run on the device, null: the CPU.
+  // The file lies where tunings do.
+  MachineTrial(const CompileOptions& options, Device* device);
 
-  // Medians of interleaved rounds; bits with an infinity, a NaN and −0 among random inputs.
+  // Medians of interleaved rounds; bits with an infinity, a NaN and −0 among random inputs. Kernels
+  // of a device that no cache has are compiled first: when three quarters of the seconds are gone,
+  // no third candidate is made ready.
   Result<std::vector<Timed>> time(std::span<const Module> candidates, double seconds) override;
   std::string recall(uint64_t block) override;
   void keep(uint64_t block, const std::string& text) override;
@@ -21,6 +25,7 @@ class MachineTrial final : public superopt::Trial {
 
  private:
   CompileOptions options_;
+  Device* device_;
   std::string path_, machine_;
   Json kept_ = Json::object();
   bool is_changed_ = false;

@@ -19,6 +19,7 @@ FAKE = os.environ.get("TEGULA_FAKE_DRIVER", "build/cuda/libfake_cuda_driver.so")
 EMULATED = os.environ.get("TEGULA_EMULATED_NVRTC", "build/cuda/libemulated_nvrtc.so")
 NO_DRIVER = "/nowhere/libcuda.so.1"
 GEMM = ("gemm", "--shape", "256,256,256", "--dtype", "bf16", "--repeats", "1")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 USAGE, MACHINE = 2, 3  # exit codes of docs/cli.md
 EMULATED_GPU = {"FAKE_CUDA_CAPABILITY": "80", "FAKE_CUDA_MULTIPROCESSORS": "4", "TEGULA_NVRTC": EMULATED,
                 "TEGULA_KERNEL_CACHE": str(pathlib.Path(tempfile.gettempdir()) / "tegula_emulated_kernels")}
@@ -105,6 +106,22 @@ class CudaTest(unittest.TestCase):
             self.refused(self.bench(*GEMM, "--kernel", name), "not a kernel of this call", "matmul_sm90")
         f32 = ("gemm", "--shape", "64,64,64", "--repeats", "1")
         self.refused(self.bench(*f32, "--kernel", "matmul_v3_double"), "not a kernel of this call")
+
+    def test_rewritings_are_timed_where_they_run(self):
+        graph = self.dir / "nasrnn.tg"
+        graph.write_text(subprocess.run([sys.executable, ROOT / "bench/graphs.py", "nasrnn", "steps=2", "batch=4", "width=32"],
+                                        check=True, capture_output=True, text=True).stdout, encoding="utf-8")
+        search = ("graph", graph, "--superopt", "20", "--repeats", "2", "--tune-cache", self.dir / "found")
+        for mode in ("exact", "fast"):
+            found = self.measure(*search, "--mode", mode, **EMULATED_GPU)
+            self.assertEqual(found["device"], "Fake GPU")
+            self.assertEqual([r["name"] for r in found["rules"]], ["products_with_one_weight"])
+            self.assertLess(found["timed_ms"][1], found["timed_ms"][0])  # by its launches: emulator/README.md
+            self.assertLess(found["ms"], found["ms_without"])
+            self.assertGreater(found["ready_s"], 0)
+        again = self.measure(*search, "--mode", "fast", **EMULATED_GPU)
+        self.assertEqual((again["candidates"], again["rules"]), (0, found["rules"]))
+        self.refused(self.bench(*search, "--threads", "1", **EMULATED_GPU), "--threads", "--device cuda")
 
     def test_flags_of_the_cpu(self):
         for flag in (("--reads",), ("--tune", "quick")):
@@ -211,7 +228,7 @@ class CudaTest(unittest.TestCase):
     def test_no_plugin(self):
         nowhere = str(self.dir / "nothing.so")
         self.refused(self.bench(*GEMM, TEGULA_CUDA_PLUGIN=nowhere), "does not load", "script/build --cuda")
-        self.refused(self.bench(*GEMM, TEGULA_CUDA_PLUGIN=FAKE), "not a plug-in of Tegula")
+        self.refused(self.bench(*GEMM, TEGULA_CUDA_PLUGIN=FAKE), "no CUDA plug-in of Tegula")
         fact = self.facts(TEGULA_CUDA_PLUGIN=nowhere)["plug-in"]
         self.assertFalse(fact["is_well"])
 

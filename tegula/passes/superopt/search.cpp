@@ -263,10 +263,9 @@ class Superoptimiser {
     }
     const double for_timing = how_.trial ? kShareOfTiming * budget : 0;
     all = TEGULA_TRY(search.run(kind.module, how_.trial ? for_timing : budget));
-    const bool is_whole = !found_.is_spent;
-    found_.is_spent |= was_spent;
     size_t best = all.size() > 1 ? 1 : 0;
     if (how_.trial && best > 0) best = TEGULA_TRY(fastest(kind, all, for_timing));
+    const bool is_whole = !std::exchange(found_.is_spent, found_.is_spent || was_spent);
     if (how_.trial && found_.failure.empty() && is_whole)
       how_.trial->keep(key, best ? all[best].moves : "-");
     if (best == 0) return false;
@@ -290,6 +289,8 @@ class Superoptimiser {
     const auto timed = how_.trial->time(modules, seconds);
     if (!timed.ok()) return found_.failure = timed.error().message, size_t{0};
     size_t best = 0;
+    found_.is_spent |= timed->size() < all.size();
+    for (const auto& t : *timed) found_.ready_s += t.ready_s;
     for (size_t k = 1; k < timed->size(); ++k)
       if ((*timed)[k].times_faster > std::max(kLeastGain, (*timed)[best].times_faster) &&
           (options_.mode == Mode::kFast || (*timed)[k].has_bits_of_first))
@@ -336,6 +337,7 @@ std::vector<std::string> Found::lines() const {
   std::vector<std::string> out = {
       cat("superopt: ", n_blocks, " blocks, ", n_distinct, " distinct, ", n_candidates,
           " candidates in ", number(seconds), " s",
+          ready_s > 0 ? cat(", ", number(ready_s), " of it to compile and load") : "",
           n_recalled > 0 ? cat(", ", n_recalled, " known from before") : "")};
   if (is_spent) out.emplace_back("superopt: the budget is spent: this is the best so far");
   if (!failure.empty()) out.push_back(cat("superopt: not timed, so not taken: ", failure));

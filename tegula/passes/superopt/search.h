@@ -27,9 +27,10 @@ class Trial {
     double seconds = 0;
     double times_faster = 0;         // than the first: the median of rounds in which all take turns
     bool has_bits_of_first = false;  // all results', on special values, too
+    double ready_s = 0;              // its kernels compiled where no cache has them, a first run
   };
   // Times functions 0 of these modules, as the pipeline and the planner make them; the first is
-  // what the others stand for. At most about so many seconds.
+  // what the others stand for. At most about so many seconds: the last may be left out.
   virtual Result<std::vector<Timed>> time(std::span<const Module> candidates, double seconds) = 0;
   // The result that was kept of a block, by its hash; "": nothing.
   virtual std::string recall(uint64_t block) = 0;
@@ -46,7 +47,7 @@ struct TakenRule {
 struct Found {
   std::vector<TakenRule> rules;
   int64_t n_blocks = 0, n_distinct = 0, n_changed = 0, n_candidates = 0, n_recalled = 0;
-  double seconds = 0;
+  double seconds = 0, ready_s = 0;                 // of them, until what is timed could run
   bool is_spent = false;                           // the budget ended the search
   double priced_before_s = 0, priced_after_s = 0;  // of all changed blocks
   double timed_before_s = 0, timed_after_s = 0;    // 0: not timed

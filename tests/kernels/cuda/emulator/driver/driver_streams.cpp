@@ -30,12 +30,12 @@ TEGULA_EXPORT cuEventSynchronize(void* event) {
   if (static_cast<const Event*>(event)->capture != nullptr) return kCapturedEvent;
   return check_not_captured();
 }
-// An event later takes a millisecond more.
 TEGULA_EXPORT cuEventElapsedTime(float* ms, void* from, void* to) {
   if (static_cast<const Event*>(from)->capture != nullptr ||
       static_cast<const Event*>(to)->capture != nullptr)
     return kCapturedEvent;
-  *ms = 1;
+  *ms = static_cast<float>(
+      ms_between(*static_cast<const Event*>(from), *static_cast<const Event*>(to)));
   return kSuccess;
 }
 
@@ -62,6 +62,7 @@ TEGULA_EXPORT cuGraphLaunch(void* runnable, void* stream) {
   if (const Status lost = check_not_lost(true); lost != kSuccess) return lost;
   // A copy: a graph captured into another outlives its handle.
   return told(enqueue(stream_of(stream), [graph = *static_cast<const Graph*>(runnable)] {
+    take_ms(static_cast<int64_t>(graph.steps.size()));
     for (const Work& step : graph.steps)
       if (Outcome o = step(); o.status != kSuccess) return o;
     return Outcome();

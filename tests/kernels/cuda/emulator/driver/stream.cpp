@@ -1,6 +1,7 @@
 #include "tests/kernels/cuda/emulator/driver/stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 namespace tegula::emulated {
@@ -13,6 +14,7 @@ std::recursive_mutex mutex;
 std::vector<std::weak_ptr<Capture>> captures;  // that have begun
 
 Stream null_stream;
+std::atomic<int64_t> done_ms;
 
 Status broken(Capture& c, Status status) {
   c.is_broken = true;
@@ -37,6 +39,10 @@ Status check_not_captured() {
   return status;
 }
 
+void take_ms(int64_t n) { done_ms += n; }
+
+int64_t ms_between(const Event& from, const Event& to) { return 1 + to.done_ms - from.done_ms; }
+
 Outcome enqueue(Stream* stream, Work work) {
   std::unique_lock lock(mutex);
   if (stream == &null_stream) {  // it would wait for all other streams
@@ -45,6 +51,7 @@ Outcome enqueue(Stream* stream, Work work) {
   }
   if (stream->capture == nullptr) {
     lock.unlock();
+    take_ms(1);
     return work();
   }
   Capture& c = *stream->capture;
@@ -101,7 +108,7 @@ int capture_status(Stream* stream) {
 
 void record(Event* event, Stream* stream) {
   const std::lock_guard lock(mutex);
-  *event = {stream->capture, stream, stream->n_steps};
+  *event = {stream->capture, stream, stream->n_steps, done_ms};
 }
 
 Status wait_for_event(Stream* stream, const Event* event) {

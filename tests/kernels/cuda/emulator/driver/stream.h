@@ -7,6 +7,7 @@
 // it, and must be waited for in turn.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -42,11 +43,15 @@ struct Event {
   std::shared_ptr<Capture> capture;  // of the stream it was recorded in, or null
   Stream* stream = nullptr;
   int n_steps = 0;  // that the stream had then
+  int64_t done_ms = 0;
 };
 
 // A handle's; the null stream is one too.
 Stream* stream_of(void* handle);
 
+// A kernel, copy or fill takes a millisecond, and so does a graph's launch.
+void take_ms(int64_t n);
+int64_t ms_between(const Event& from, const Event& to);
 Outcome enqueue(Stream* stream, Work work);
 // kSuccess, or what an operation that a capture forbids returns; the capture is broken then.
 Status check_not_captured();
