@@ -31,7 +31,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 530,  # their own headers, without KERNELS
     "tegula/cost": 865,
     "tegula/passes": 8_575,
-    "tegula/passes/superopt": 2_910,
+    "tegula/passes/superopt": 2_875,
     "tegula/plan": 5_960,
     "tegula/planner": 8_910,
     "tegula/models": 5_995,
