@@ -9,6 +9,8 @@ namespace tegula {
 
 bool Planning::has_kernel(const OpCall&) const { return true; }
 
+std::string_view Planning::order_of(const OpCall&) const { return "one order"; }
+
 // The largest sum of live bytes in this order.
 Result<int64_t> Planning::peak_bytes(const Module&, const Function& f) const {
   std::vector<ValueId> root(f.values.size());

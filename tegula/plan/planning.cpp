@@ -19,11 +19,11 @@ TensorRef space_view(const TensorRef& t, const SpaceView& view) {
 }
 }  // namespace
 
-bool PlanningFor::has_kernel(const OpCall& call) const {
+const KernelDef* PlanningFor::kernel_of(const OpCall& call) const {
   if (const auto sorted = in_key_order(call)) {  // passes/sort_keys.cpp
     OpCall in_order = call;
     in_order.attrs = &*sorted;
-    return has_kernel(in_order);
+    return kernel_of(in_order);
   }
   auto refs = [](std::span<const Type> types) {
     std::vector<TensorRef> r;
@@ -35,7 +35,7 @@ bool PlanningFor::has_kernel(const OpCall& call) const {
   TileLowering lowered;
   if (call.op->regions && call.op->regions->is_program()) {
     auto made = lower_tile(*call.module, call.regions[0], *call.attrs);
-    if (!made.ok()) return false;
+    if (!made.ok()) return nullptr;
     lowered = std::move(*made);
     query.program = lowered.program.get();
     const RegionDef& def = *call.op->regions;
@@ -44,7 +44,12 @@ bool PlanningFor::has_kernel(const OpCall& call) const {
     for (size_t i = 0; i < out.size(); ++i) out[i] = space_view(out[i], lowered.out[i]);
   }
   query.in = in, query.out = out;
-  return choose_kernel(*call.op, {&query, 1}, options_) != nullptr;
+  return choose_kernel(*call.op, {&query, 1}, options_);
+}
+
+std::string_view PlanningFor::order_of(const OpCall& call) const {
+  const KernelDef* kernel = kernel_of(call);
+  return kernel ? kernel->order : "reference";
 }
 
 Result<int64_t> PlanningFor::peak_bytes(const Module& module, const Function& f) const {

@@ -10,6 +10,7 @@
 #include "tegula/ir/hash.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/superopt/blocks.h"
+#include "tegula/passes/superopt/kept_order.h"
 #include "tegula/passes/superopt/match.h"
 #include "tegula/passes/superopt/program.h"
 
@@ -57,7 +58,9 @@ struct Candidate {
   Module module;  // function 0
   double price = 0;
   std::map<size_t, int64_t> times;  // by rule
-  std::string moves;                // "rule.place …", kEverywhere for the place
+  std::string moves;                // "rule:place …", "all" for the place
+  Sums sums;                        // after the rest of the pipeline
+  std::set<size_t> changing;        // rules that made other sums, once replay() was asked for them
 };
 
 class BlockSearch {
@@ -71,9 +74,9 @@ class BlockSearch {
   // The best candidates, the block itself first and the rest by price.
   Result<std::vector<Candidate>> run(const Module& block, double seconds) {
     const auto start = Clock::now();
-    Candidate first{block, 0, {}, ""};
+    Candidate first{block, 0, {}, "", {}, {}};
     TEGULA_TRY(tidy(first.module));
-    first.price = TEGULA_TRY(price(first.module));
+    TEGULA_TRY(price(first));
     std::set<uint64_t> seen = {hash_of(first.module, first.module[0])};
     std::multimap<double, Candidate> queue;
     std::vector<Candidate> best;  // without the first
@@ -92,9 +95,8 @@ class BlockSearch {
         if (!apply_move(next, move)) continue;
         if (!seen.insert(hash_of(next.module, next.module[0])).second) continue;
         ++found_.n_candidates;
-        const auto priced = price(next.module);
-        if (!priced.ok()) continue;  // an op may refuse these sizes
-        next.price = *priced;
+        if (!price(next).ok()) continue;  // an op may refuse these sizes
+        if (next.price < first.price && !may_take(first, next)) continue;
         least = std::min(least, next.price);
         if (next.price < first.price) keep(best, next);
         if (next.price <= options_.superopt->alpha * least)
@@ -105,10 +107,27 @@ class BlockSearch {
     return best;
   }
 
-  // The candidate that these moves make of the block; none: they are of other rules.
-  std::optional<Candidate> replay(const Module& block, std::string_view text) {
-    Candidate c{block, 0, {}, ""};
-    if (!tidy(c.module).ok()) return {};
+  // May a mode take this in the block's place? In mode exact it must keep the order of sums.
+  bool may_take(const Candidate& block, const Candidate& c) {
+    if (options_.mode == Mode::kFast) return true;
+    const std::string why = changes(block, c);
+    if (why.empty()) return true;
+    std::string line;
+    for (const auto& [r, times] : c.times)
+      line += cat(line.empty() ? "" : " and ", named_rules()[r].name);
+    if (std::none_of(found_.refused.begin(), found_.refused.end(),
+                     [&](const auto& known) { return known.first == line; }))
+      found_.refused.emplace_back(std::move(line), why);
+    return false;
+  }
+
+  // The candidate that these moves make of the block; none: they are of other rules, or not for
+  // this mode. `says_orders`: which of them made other sums.
+  std::optional<Candidate> replay(const Module& block, std::string_view text,
+                                  bool says_orders = false) {
+    Candidate c{block, 0, {}, "", {}, {}};
+    if (!tidy(c.module).ok() || !price(c).ok()) return {};
+    const Candidate first = c;
     while (!text.empty()) {
       const size_t end = std::min(text.find(' '), text.size());
       const std::string word(text.substr(0, end));
@@ -123,11 +142,12 @@ class BlockSearch {
       move.is_everywhere = word.substr(colon + 1) == "all";
       if (!move.is_everywhere)
         move.place = static_cast<size_t>(std::strtoull(word.c_str() + colon + 1, nullptr, 10));
+      const Candidate before = says_orders ? c : Candidate();
       if (!is_allowed(named_rules()[move.rule]) || !apply_move(c, move)) return {};
+      if (says_orders && (!price(c).ok() || !changes(before, c).empty()))
+        c.changing.insert(move.rule);
     }
-    const auto priced = price(c.module);
-    if (!priced.ok()) return {};
-    c.price = *priced;
+    if (!price(c).ok() || !may_take(first, c)) return {};
     return c;
   }
 
@@ -149,10 +169,17 @@ class BlockSearch {
     return {};
   }
 
-  Result<double> price(const Module& of) const {
-    Module m = of;
+  Status price(Candidate& c) const {
+    Module m = c.module;
     TEGULA_TRY(run_passes(m, 0, inner_));
-    return price_of_calls(*options_.target, m, m[0]);
+    c.price = price_of_calls(*options_.target, m, m[0]);
+    c.sums = sums_of(m, m[0], options_.asked());
+    return {};
+  }
+
+  static std::string changes(const Candidate& before, const Candidate& after) {
+    std::string text = difference(before.module, after.module);
+    return text.empty() ? difference(before.sums, after.sums) : text;
   }
 
   // Each rule wherever it fits, and at one of each kind of place.
@@ -257,7 +284,7 @@ class Superoptimiser {
     if (!kept.empty()) {
       auto c = search.replay(kind.module, kept);
       if (c && TEGULA_TRY(has_bits(kind, *c))) {
-        take(kind, std::move(*c));
+        take(search, kind, std::move(*c));
         return ++found_.n_recalled, found_.is_spent = was_spent, true;
       }
     }
@@ -271,7 +298,7 @@ class Superoptimiser {
     if (best == 0) return false;
     const auto n = static_cast<double>(kind.blocks.size());
     found_.priced_before_s += n * all[0].price, found_.priced_after_s += n * all[best].price;
-    take(kind, std::move(all[best]));
+    take(search, kind, std::move(all[best]));
     return true;
   }
 
@@ -302,12 +329,15 @@ class Superoptimiser {
     return best;
   }
 
-  void take(Kind& kind, Candidate c) {
+  void take(BlockSearch& search, Kind& kind, Candidate c) {
+    if (options_.mode == Mode::kFast)
+      if (auto again = search.replay(kind.module, c.moves, true)) c.changing = again->changing;
     for (const auto& [r, times] : c.times) {
       const Rule& rule = named_rules()[r];
       auto at = std::find_if(found_.rules.begin(), found_.rules.end(),
                              [&](const TakenRule& t) { return t.name == rule.name; });
-      if (at == found_.rules.end()) at = found_.rules.insert(at, {rule.name, 0, keeps_order(rule)});
+      if (at == found_.rules.end()) at = found_.rules.insert(at, {rule.name, 0, true});
+      at->keeps_order &= !c.changing.contains(r);
       at->times += times * static_cast<int64_t>(kind.blocks.size());
     }
     kind.module = std::move(c.module);
@@ -341,6 +371,8 @@ std::vector<std::string> Found::lines() const {
           n_recalled > 0 ? cat(", ", n_recalled, " known from before") : "")};
   if (is_spent) out.emplace_back("superopt: the budget is spent: this is the best so far");
   if (!failure.empty()) out.push_back(cat("superopt: not timed, so not taken: ", failure));
+  for (const auto& [names, why] : refused)
+    out.push_back(cat("superopt: in mode exact without ", names, ": ", why));
   if (rules.empty()) out.emplace_back("superopt: no rule makes any block faster");
   for (const TakenRule& r : rules)
     out.push_back(cat("superopt: ", r.name, " ", r.times, " times, ",

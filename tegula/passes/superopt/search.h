@@ -5,8 +5,9 @@
 // candidate's price is that of its calls after the rest of the pipeline, since fusion changes the
 // sum (cost/calls.h). The cheapest few are then timed on the target; the fastest is taken if it is
 // faster than the block as it was, and alike blocks are replaced alike. In mode exact only rules
-// that keep every sum's order and width are tried, and what is timed must have the block's bits, on
-// special values, too. [Jia et al. 2019, TASO, sections 4 and 5]
+// of class exact are tried, only what keeps every sum's order and width with the kernels chosen on
+// the target (kept_order.h) is timed, and that must have the block's bits, on special values, too.
+// [Jia et al. 2019, TASO, sections 4 and 5]
 #pragma once
 
 #include "tegula/passes/pass.h"
@@ -17,7 +18,7 @@ struct Rule;
 
 // The rules in the tool (named.rules), parsed once.
 const std::vector<Rule>& named_rules();
-bool keeps_order(const Rule& rule);
+bool keeps_order(const Rule& rule);  // by arithmetic: of class exact
 
 // Whom the search asks for what only a machine can say.
 class Trial {
@@ -39,8 +40,8 @@ class Trial {
 
 struct TakenRule {
   std::string name;
-  int64_t times = 0;  // over all blocks
-  bool keeps_order = false;
+  int64_t times = 0;         // over all blocks
+  bool keeps_order = false;  // of every sum, with the kernels chosen (kept_order.h)
 };
 
 // The outcome, for people.
@@ -51,6 +52,8 @@ struct Found {
   bool is_spent = false;                           // the budget ended the search
   double priced_before_s = 0, priced_after_s = 0;  // of all changed blocks
   double timed_before_s = 0, timed_after_s = 0;    // 0: not timed
+  // What mode exact left out, though it would be cheaper: rules, and how their sums would change.
+  std::vector<std::pair<std::string, std::string>> refused;
   std::string failure;  // why candidates could not be timed; "": they were
   std::vector<std::string> lines() const;
 };
