@@ -9,6 +9,7 @@
 #include "cli/process.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/philox.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"
 #include "tegula/runtime/compile.h"
@@ -29,11 +30,7 @@ std::vector<std::string> kernels_of(const Plan& plan) {
   return names;
 }
 
-std::string by_commas(const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& n : names) all += (all.empty() ? "" : ",") + n;
-  return all;
-}
+std::string by_commas(const std::vector<std::string>& names) { return joined(names, ","); }
 
 Status check_kernel(const Plan& plan, const std::string& kernel) {
   const auto is_asked = [&](const Step& s) { return s.kernel && s.kernel->name == kernel; };
@@ -293,8 +290,7 @@ void add_bench(const Command& app, int& exit_code) {
   const auto add = [&](const char* name, const char* doc) {
     const auto cmd = bench.add_command(name, doc);
     cmd.callback([&exit_code, name] {
-      const Status st = name == std::string_view("ops") ? run_ops(o) : run(o, name);
-      exit_code = st.ok() ? kDone : report(st.error(), kUsage);
+      exit_code = report(name == std::string_view("ops") ? run_ops(o) : run(o, name), kUsage);
     });
     return cmd;
   };

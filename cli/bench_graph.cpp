@@ -134,13 +134,11 @@ void add_bench_graph(const Command& bench, int& exit_code) {
   whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
   cmd.callback([&exit_code] {
-    if (o.device == "cuda" && o.threads > 0) {
-      exit_code =
-          report(unsupported("--threads is the CPU's: leave it out with --device cuda"), kUsage);
-      return;
-    }
-    const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
+    const bool is_both = o.device == "cuda" && o.threads > 0;
+    exit_code = is_both ? report(unsupported("--threads is the CPU's: leave it out with --device "
+                                             "cuda"),
+                                 kUsage)
+                        : report(run(o));
   });
 }
 

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 #include "tegula/models/model.h"
 #include "tegula/ops/common/attention_call.h"
 #include "tegula/ops/dot_i8.h"
@@ -49,10 +50,8 @@ struct Features {
 Result<Features> features_of(const Options& o, Builder& b, const std::vector<int64_t>& s,
                              int64_t keys) {
   Features f;
-  for (size_t at = 0; at < o.with.size();) {
-    const size_t end = std::min(o.with.find(',', at), o.with.size());
-    const std::string name = o.with.substr(at, end - at);
-    at = end + 1;
+  for (std::string_view rest = o.with; !rest.empty();) {
+    const std::string_view name = take_until(',', rest);
     if (name == "softcap") {
       f.options.softcap = 30;
     } else if (name == "alibi") {
@@ -146,15 +145,13 @@ Result<Work> attention_work(const Options& o, bool decode) {
 
 Result<Var> with_epilogue(const Options& o, Builder& b, Var y) {
   for (std::string_view rest = o.epilogue; !rest.empty();) {
-    const size_t end = std::min(rest.find(','), rest.size());
-    const std::string_view name = rest.substr(0, end);
+    const std::string_view name = take_until(',', rest);
     if (name != "scale" && name != "bias" && name != "gelu")
       return invalid_argument(
           cat("bench gemm: --epilogue has \"", name, "\", not scale, bias or gelu"));
     y = name == "scale"  ? y * 0.125
         : name == "bias" ? y + b.param("bias", {y.dtype(), {y.dim(1)}})
                          : gelu(y);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return y;
 }

@@ -51,5 +51,9 @@ enum Exit : int { kDone = 0, kInput = 1, kUsage = 2, kEnvironment = 3 };
 // Prints "tegula: error: …" on one line; returns the exit code: kEnvironment for what is no fault
 // of what was asked (memory, disk, device, a bug), else `fault`.
 int report(const Error& error, Exit fault = kInput);
+// The same of what may have failed: kDone where it has not.
+inline int report(const Status& done, Exit fault = kInput) {
+  return done.ok() ? kDone : report(done.error(), fault);
+}
 
 }  // namespace tegula::cli

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "tegula/base/text.h"
 
 namespace tegula::cli {
 
@@ -43,9 +44,7 @@ std::string quoted(std::string text) {  // for single quotes, in all three shell
 }
 
 std::string names_of_commands(const Command& cmd) {
-  std::string names;
-  for (const Command& sub : cmd.commands()) names += cat(names.empty() ? "" : " ", sub.name());
-  return names;
+  return joined(cmd.commands(), " ", [](const Command& sub) { return sub.name(); });
 }
 
 // bash: what may follow depends on the command so far and on the word before.

@@ -29,6 +29,7 @@ constexpr void require(bool holds) {
 #include "cli/command.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
+#include "tegula/base/text.h"
 #include "tegula/io/file.h"
 
 namespace tegula::cli {
@@ -60,11 +61,7 @@ std::string suggestion(const Command& cmd, const std::string& name) {
 Result<std::string> flag_value(const toml::node& node, const std::string& at) {
   if (const auto s = node.value_exact<std::string>()) return *s;
   if (const auto i = node.value_exact<int64_t>()) return cat(*i);
-  if (const auto d = node.value_exact<double>()) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.17g", *d);
-    return std::string(text);
-  }
+  if (const auto d = node.value_exact<double>()) return printed("%.17g", *d);
   return invalid_argument(at + ": must be a number, a text or true/false");
 }
 

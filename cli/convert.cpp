@@ -34,10 +34,7 @@ void add_convert(const Command& app, int& exit_code) {
   cmd.add_option("--out", o.out, "FILE.gguf, or a new directory").required().refuse_empty();
   one_of(cmd.add_option("--dtype", o.dtype, "Of the weights; as stored, blocks as f32"),
          {"f32", "bf16", "f16"});
-  cmd.callback([&exit_code] {
-    const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
-  });
+  cmd.callback([&exit_code] { exit_code = report(run(o)); });
 }
 
 }  // namespace tegula::cli

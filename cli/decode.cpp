@@ -72,10 +72,7 @@ void add_decode(const Command& app, int& exit_code) {
   const auto bytes = cmd.add_flag(
       "--bytes", o.bytes, "Bytes that are no UTF-8 as they are, not as the replacement U+FFFD");
   cmd.add_flag("--json", o.json, "Print a list of texts, one for each row").excludes(bytes);
-  cmd.callback([&exit_code] {
-    const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
-  });
+  cmd.callback([&exit_code] { exit_code = report(run(o)); });
 }
 
 }  // namespace tegula::cli

@@ -8,6 +8,7 @@
 #include "cli/machine.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/container.h"
+#include "tegula/base/text.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/cpu/common/isa_rate.h"
@@ -27,9 +28,7 @@ std::string huge_pages() {
 
 // `number` of these in `unit`.
 std::string in_units(const Json& j, const char* number, double unit, const char* name) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.4g %s", j.find(number)->number(0) / unit, name);
-  return text;
+  return printed("%.4g %s", j.find(number)->number(0) / unit, name);
 }
 
 // All that the CUDA path needs, each thing with what was found, or what is missing.

@@ -6,6 +6,7 @@
 #include "cli/machine.h"
 #include "cli/paths.h"
 #include "cli/process.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/io/text_data.h"
 
@@ -20,13 +21,7 @@ struct Options {
 Result<std::vector<std::string>> texts_of(const Options& o) {
   if (o.texts.empty())
     return std::vector<std::string>{o.text == "-" ? TEGULA_TRY(read_text(o.text)) : o.text};
-  const std::string all = TEGULA_TRY(read_text(o.texts));
-  std::vector<std::string> lines;
-  for (std::string_view rest = all; !rest.empty();) {
-    const size_t n = std::min(rest.find('\n'), rest.size());
-    lines.emplace_back(rest.substr(0, n));
-    rest.remove_prefix(std::min(n + 1, rest.size()));
-  }
+  const auto lines = split(TEGULA_TRY(read_text(o.texts)), '\n');
   if (lines.empty())
     return invalid_argument(cat("'", o.texts, "' is empty: give it a text a line"));
   return lines;
@@ -97,8 +92,7 @@ void add_embed(const Command& app, int& exit_code) {
   add_threads(cmd, o.embed.threads);
   cmd.callback([&exit_code, text, texts] {
     if (!text.is_given() && !texts.is_given()) usage_error("--text or --texts is required");
-    const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
+    exit_code = report(run(o));
   });
 }
 

@@ -37,10 +37,7 @@ void add_encode(const Command& app, int& exit_code) {
   whole(cmd.add_option("--length", o.length,
                        "Ids in a row, leaving out an incomplete last one; 0: all"),
         0);
-  cmd.callback([&exit_code] {
-    const Status st = run(o);
-    exit_code = st.ok() ? 0 : report(st.error());
-  });
+  cmd.callback([&exit_code] { exit_code = report(run(o)); });
 }
 
 }  // namespace tegula::cli

@@ -133,8 +133,7 @@ void add_eval(const Command& app, int& exit_code) {
   cmd.add_flag("--json", o.json, "Print one JSON object");
   cmd.callback([&exit_code, data, tokens] {
     if (!data.is_given() && !tokens.is_given()) usage_error("--data or --tokens is required");
-    const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
+    exit_code = report(run(o));
   });
 }
 

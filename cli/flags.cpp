@@ -8,6 +8,7 @@
 #include "cli/printable.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/memory.h"
+#include "tegula/base/text.h"
 
 namespace tegula::cli {
 
@@ -101,9 +102,7 @@ const Flag& real(const Flag& flag, double low, double high) {
   const auto read = [low, high](std::string& text) -> std::string {
     const auto x = read_amount(text, low, high);
     if (!x.ok()) return printable(x.error().message);
-    char exact[32];
-    std::snprintf(exact, sizeof exact, "%.17g", *x);
-    text = exact;  // 15T: 1.5e13
+    text = printed("%.17g", *x);  // 15T: 1.5e13
     return "";
   };
   flag.option_->transform(CLI::Validator(read, "", ""))->type_name("X")->capture_default_str();
@@ -111,8 +110,7 @@ const Flag& real(const Flag& flag, double low, double high) {
 }
 
 const Flag& one_of(const Flag& flag, const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& n : names) list += (list.empty() ? "" : "|") + n;
+  const std::string list = joined(names, "|");
   const auto check = [names, list](const std::string& text) -> std::string {
     for (const std::string& n : names)
       if (n == text) return "";

@@ -4,6 +4,8 @@
 #include "cli/process.h"
 #include "cli/texts.h"
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 #include "tegula/io/text_data.h"
 
 namespace tegula::cli {
@@ -183,17 +185,6 @@ Status run(const Options& o) {
   return {};
 }
 
-// A prompt a line; the last one may lack its end.
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const size_t n = std::min(text.find('\n'), text.size());
-    lines.emplace_back(text.substr(0, n));
-    text.remove_prefix(std::min(n + 1, text.size()));
-  }
-  return lines;
-}
-
 // A line of JSONL: {"prompt": …} or {"messages": […]}, and settings instead of the flags'.
 Result<Task> task_of_line(const std::string& line, const Options& o, const ChatPrompts* chat) {
   const Json json = TEGULA_TRY(Json::parse(line, "the line"));
@@ -253,28 +244,24 @@ Result<std::vector<Task>> tasks_of(Generator& g, std::span<const std::string> li
   std::vector<Task> tasks;
   std::vector<std::string> notes;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const std::string where = cat("line ", i + 1, " of '", o.prompts, "': ");
+    const std::string where = cat("line ", i + 1, " of '", o.prompts, "'");
     const auto read = [&]() -> Status {
       tasks.push_back(are_jsonl(o) ? TEGULA_TRY(task_of_line(lines[i], o, chat))
                       : o.is_chat  ? TEGULA_TRY(turn(with_system(o, lines[i]), *chat,
                                                      {o.sampler, o.stop, o.max_tokens}))
                                    : Task{lines[i], {}, {o.sampler, o.stop, o.max_tokens}});
       if (const std::string note = TEGULA_TRY(check(g, tasks.back(), overflow)); !note.empty())
-        notes.push_back(where + note);
+        notes.push_back(cat(where, ": ", note));
       return {};
     };
-    if (Status st = read(); !st.ok()) {
-      Error e = std::move(st).error();
-      e.message = where + e.message;
-      return e;
-    }
+    TEGULA_TRY(named(where, read()));
   }
   for (const std::string& note : notes) print_note(note);
   return tasks;
 }
 
 Status run_all(const Options& o) {
-  const auto lines = lines_of(TEGULA_TRY(read_text(o.prompts)));
+  const auto lines = split(TEGULA_TRY(read_text(o.prompts)), '\n');
   if (lines.empty())
     return invalid_argument(cat("'", o.prompts, "' is empty: give it a prompt a line"));
   const auto g = TEGULA_TRY(open_model(o));
@@ -363,8 +350,7 @@ void add_generate(const Command& app, int& exit_code) {
   cmd.add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
   cmd.callback([&exit_code, cmd, prompts] {
     check_flags(cmd, o, of_chats);
-    const Status st = prompts.is_given() ? run_all(o) : run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
+    exit_code = report(prompts.is_given() ? run_all(o) : run(o));
   });
 }
 

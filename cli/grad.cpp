@@ -48,10 +48,7 @@ void add_grad(const Command& app, int& exit_code) {
   one_of(cmd.add_option("--dtype", o.dtype, "Of the arithmetic; f64: the ops' references, slowly"),
          {"f32", "f64"});
   add_threads(cmd, o.threads);
-  cmd.callback([&exit_code] {
-    const Status st = run(o);
-    exit_code = st.ok() ? 0 : report(st.error());
-  });
+  cmd.callback([&exit_code] { exit_code = report(run(o)); });
 }
 
 }  // namespace tegula::cli

@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/printable.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/models/model.h"
 #include "tegula/models/model_info.h"
@@ -36,9 +37,7 @@ Json to_json(const ModelInfo& i, const ModelDef& model) {
 }
 
 std::string ids_of(const std::vector<int64_t>& ids) {
-  std::string all;
-  for (const int64_t id : ids) all += cat(all.empty() ? "" : ", ", id);
-  return all.empty() ? "none is named" : all;
+  return ids.empty() ? "none is named" : joined(ids);
 }
 
 void print(const ModelInfo& i, const ModelDef& model) {
@@ -46,11 +45,7 @@ void print(const ModelInfo& i, const ModelDef& model) {
     std::printf("%-13s%s\n", name, printable(value).c_str());
   };
   const double mb = 1e6;
-  const auto megabytes = [&](int64_t n) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(n) / mb);
-    return std::string(text);
-  };
+  const auto megabytes = [&](int64_t n) { return printed("%.1f MB", static_cast<double>(n) / mb); };
   line("model", cat(i.path, " (", i.form, ")"));
   line("family", cat(model.name, model.hf_class.empty() ? "" : cat(", ", model.hf_class)));
   line("parameters", cat(i.n_parameters, " in ", i.config.n_layers, " layers"));

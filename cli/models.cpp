@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/process.h"
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/models/config_keys.h"
 #include "tegula/models/model.h"
@@ -87,11 +88,8 @@ void add_models(const Command& app, int& exit_code) {
       names.emplace_back(m->name);
       if (m->name == family || m->hf_type == family) asked = m;
     }
-    if (!family.empty() && asked == nullptr) {
-      std::string known;
-      for (const std::string& n : names) known += cat(known.empty() ? "" : ", ", n);
-      usage_error(cat("FAMILY: there is no ", family, ": choose one of ", known));
-    }
+    if (!family.empty() && asked == nullptr)
+      usage_error(cat("FAMILY: there is no ", family, ": choose one of ", joined(names)));
     if (json) {
       for (const ModelDef* m : all_models())
         if (asked == nullptr || m == asked) rows.push_back(json_of(*m));

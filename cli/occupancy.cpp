@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/cuda/describe/kernel_resources.h"
 #include "tegula/kernels/cuda/describe/occupancy.h"
@@ -24,12 +25,9 @@ struct Explained {
 Result<Explained> given_use(std::string_view text) {
   Explained e{.name = std::string(text)};
   while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view part = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    const size_t equals = std::min(part.find('='), part.size());
-    const std::string_view what = part.substr(0, equals);
-    const std::string_view number = part.substr(std::min(equals + 1, part.size()));
+    const std::string_view part = take_until(',', text);
+    std::string_view number = part;
+    const std::string_view what = take_until('=', number);
     const auto read =
         what == "smem" && number != "0" ? read_bytes(number) : read_count(number, 0, INT_MAX);
     const int value = read.ok() && *read <= INT_MAX ? static_cast<int>(*read) : -1;

@@ -121,10 +121,7 @@ void add_pet(const Command& app, int& exit_code) {
                  "Write the right sides with wrong boxes computed as at left, from slices, to OUT")
       .type_name("OUT");
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
-  cmd.callback([&exit_code] {
-    const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
-  });
+  cmd.callback([&exit_code] { exit_code = report(run(o)); });
 }
 
 }  // namespace tegula::cli

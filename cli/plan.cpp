@@ -274,8 +274,7 @@ void add_plan(const Command& app, int& exit_code) {
       usage_error("--tokenizer needs --data, the text that it is made for");
     o.has_mode = cmd.flag("--mode").is_given();
     o.config_file = config_file(cmd);
-    const Status st = run(o);
-    exit_code = st.ok() ? kDone : report(st.error());
+    exit_code = report(run(o));
   });
 }
 

@@ -11,6 +11,7 @@
 #include "cli/process.h"
 #include "cli/this_cpu.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/answer.h"
 #include "tegula/planner/explain.h"
@@ -248,12 +249,11 @@ void add_plan_model(const Command& app, int& exit_code) {
         "--gantt", "--html", "--baselines", "--tokens-total", "--explain"})
     serve.excludes(cmd.flag(of_training));
   cmd.callback([cmd, &exit_code] {
-    std::string& fix = o.question.fix;
-    fix.clear();
-    for (const std::string& f : o.fixes) fix += cat(fix.empty() ? "" : ",", f);
+    o.question.fix = joined(o.fixes, ",");
     // For a model without devices these change nothing; a dtype counts its cache.
     const bool has_devices = !o.question.gpus.empty() || !o.question.compare.empty();
-    const bool is_dtype = fix.starts_with("dtype=") && fix.find(',') == fix.npos;
+    const bool is_dtype = o.fixes.size() == 1 && o.fixes[0].starts_with("dtype=") &&
+                          o.fixes[0].find(',') == std::string::npos;
     for (const char* of_devices :
          {"--fix", "--stages-at", "--optimizer", "--framework", "--keeps", "--batch-tokens"})
       if (!has_devices && cmd.flag(of_devices).is_given() &&

@@ -6,6 +6,7 @@
 
 #include "cli/bench.h"
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/flops_table.h"
 #include "tegula/plan/places.h"
@@ -66,11 +67,7 @@ std::string duration(double seconds) {
     const char* name;
   } kUnits[] = {{365.25 * 86400, "years"}, {86400, "days"}, {3600, "hours"}, {1, "s"}};
   for (const auto& u : kUnits)
-    if (seconds >= 2 * u.unit || u.unit == 1) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.4g %s", seconds / u.unit, u.name);
-      return text;
-    }
+    if (seconds >= 2 * u.unit || u.unit == 1) return printed("%.4g %s", seconds / u.unit, u.name);
   return "";
 }
 
@@ -93,19 +90,14 @@ std::string counted(int64_t n) {
     const char* name;
   } kUnits[] = {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}};
   for (const auto& u : kUnits)
-    if (static_cast<double>(n) >= u.unit) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.2f %s", static_cast<double>(n) / u.unit, u.name);
-      return cat(text, " (", digits, ")");
-    }
+    if (static_cast<double>(n) >= u.unit)
+      return printed("%.2f %s (%s)", static_cast<double>(n) / u.unit, u.name, digits.c_str());
   return digits;
 }
 
 // "-3.1 %"
 std::string signed_error(double predicted, double measured) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.1f %%", 100 * (predicted / measured - 1));
-  return text;
+  return printed("%+.1f %%", 100 * (predicted / measured - 1));
 }
 
 void print_measured(const Planned& p) {

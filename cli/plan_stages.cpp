@@ -7,6 +7,7 @@
 #include "cli/plan_cut.h"
 #include "cli/plan_slices.h"
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/plan/schedule_check.h"
@@ -164,20 +165,13 @@ void print_json(const Planned& p, std::string_view schedule) {
   std::printf("%s\n", j.dump().c_str());
 }
 
-template <class T>
-std::string list_of(const std::vector<T>& numbers) {
-  std::string out;
-  for (const T& n : numbers) out += cat(out.empty() ? "" : ", ", n);
-  return out;
-}
-
 void print_text(const Planned& p, const Stages& stages, std::string_view schedule, bool is_priced) {
   const double mib = 1 << 20;
   std::printf("stages      %zu on %zu ranks, %d micro-batches", p.stages.size(), p.ranks.size(),
               p.program.n_micro_batches);
   std::printf(", schedule %s\n", std::string(schedule).c_str());
   if (!p.slice_tokens.empty())
-    std::printf("slices      %s tokens\n", list_of(p.slice_tokens).c_str());
+    std::printf("slices      %s tokens\n", joined(p.slice_tokens).c_str());
   std::printf("            %5s  %-12s %10s %10s %10s %10s %10s\n", "stage", "from", "forward",
               "backward", "update", "state MiB", "arena MiB");
   for (size_t s = 0; s < p.stages.size(); ++s) {
@@ -192,7 +186,7 @@ void print_text(const Planned& p, const Stages& stages, std::string_view schedul
               "kept MiB", "computes", "waits");
   for (size_t i = 0; i < p.ranks.size(); ++i) {
     const RankRow& r = p.ranks[i];
-    std::printf("            %5zu  %-12s %10d %10.1f", i, list_of(r.stages).c_str(),
+    std::printf("            %5zu  %-12s %10d %10.1f", i, joined(r.stages).c_str(),
                 r.peak_in_flight, static_cast<double>(r.simulated.peak_bytes) / mib);
     if (is_priced)
       std::printf(" %7.4g ms %7.4g ms", 1e3 * r.simulated.busy_s, 1e3 * r.simulated.waits_s);
@@ -320,11 +314,10 @@ Status plan_stages(const TrainConfig& c, const Target& target, const Stages& sta
           "--gantt needs times: plan for a --target that has a roofline, --measure this machine, "
           "or "
           "give --part-ms");
-    char bubble[32];
-    std::snprintf(bubble, sizeof bubble, "%.1f %%", 100 * p.simulated.bubble);
     const std::string title =
         cat(schedule, ": ", p.stages.size(), " stages on ", p.ranks.size(), " ranks, ",
-            p.program.n_micro_batches, " micro-batches; ", bubble, " of the time is spent waiting");
+            p.program.n_micro_batches, printed(" micro-batches; %.1f %%", 100 * p.simulated.bubble),
+            " of the time is spent waiting");
     TEGULA_TRY(write_result(stages.gantt, gantt_svg(p.program, p.simulated, title)));
   }
   c.json ? print_json(p, schedule)

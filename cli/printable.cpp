@@ -1,6 +1,6 @@
 #include "cli/printable.h"
 
-#include <cstdio>
+#include "tegula/base/text.h"
 
 namespace tegula::cli {
 
@@ -8,8 +8,6 @@ std::string printable(std::string_view text) {
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    char code[8];
-    std::snprintf(code, sizeof code, "\\x%02x", byte);
     if (c == '\n')
       out += "\\n";
     else if (c == '\r')
@@ -17,7 +15,7 @@ std::string printable(std::string_view text) {
     else if (c == '\t')
       out += "\\t";
     else if (byte < 0x20 || byte == 0x7f)
-      out += code;
+      out += printed("\\x%02x", byte);
     else
       out += c;
   }

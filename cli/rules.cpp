@@ -44,10 +44,7 @@ void add_rules(const Command& app, int& exit_code) {
   static Options o;
   const auto add = [&](const char* name, const char* doc, Status (*run)(const Options&)) {
     const auto cmd = rules.add_command(name, doc);
-    cmd.callback([&exit_code, run] {
-      const Status st = run(o);
-      exit_code = st.ok() ? kDone : report(st.error());
-    });
+    cmd.callback([&exit_code, run] { exit_code = report(run(o)); });
     return cmd;
   };
   const auto made = add("generate", "Finds rules and proves them, for all sizes", generate);

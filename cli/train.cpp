@@ -12,6 +12,7 @@
 #include "cli/processes.h"
 #include "cli/train_flags.h"
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/comm/join.h"
 #include "tegula/comm/remote.h"
@@ -44,14 +45,8 @@ struct Progress {
 };
 
 std::string duration(double s) {
-  char text[32];
-  if (s < 120)
-    std::snprintf(text, sizeof text, "%.0f s", s);
-  else if (s < 7200)
-    std::snprintf(text, sizeof text, "%.0f min", s / 60);
-  else
-    std::snprintf(text, sizeof text, "%.1f h", s / 3600);
-  return text;
+  if (s < 120) return printed("%.0f s", s);
+  return s < 7200 ? printed("%.0f min", s / 60) : printed("%.1f h", s / 3600);
 }
 
 void print_line(Progress& p, const StepReport& r, bool final) {
@@ -152,12 +147,11 @@ void on_eval(void* context, const EvalReport& e) {
                               {"val_loss", e.val_loss},
                               {"train_split_loss", e.train_loss},
                               {"bits_per_byte", e.bits_per_byte}}));
-  char bits[32] = "";
-  if (!std::isnan(e.bits_per_byte))
-    std::snprintf(bits, sizeof bits, "  %.3f bits a byte", e.bits_per_byte);
+  const std::string bits =
+      std::isnan(e.bits_per_byte) ? "" : printed("  %.3f bits a byte", e.bits_per_byte);
   std::fprintf(stderr, "%sstep %lld  validation loss %.4f  training split %.4f%s%s\n",
                p.is_terminal ? "\r\033[K" : "", static_cast<long long>(e.step), e.val_loss,
-               e.train_loss, bits, e.is_best ? "  lowest" : "");
+               e.train_loss, bits.c_str(), e.is_best ? "  lowest" : "");
 }
 
 Json ranks_json(const TrainSummary& s) {

@@ -7,6 +7,7 @@
 #include "cli/config.h"
 #include "cli/machine.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 #include "tegula/comm/join.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/passes/pipeline.h"
@@ -63,16 +64,10 @@ void add_setting(const Command& cmd, ModelConfig& m, const Setting& s) {
         one_of(add_setting<std::string>(cmd, m, s, [](const auto& t) { return t == "true"; }),
                {"true", "false"});
       return;
-    case SettingType::kText: {
-      std::vector<std::string> names;
-      for (std::string_view rest = s.choices; !rest.empty();) {
-        const size_t n = std::min(rest.find('|'), rest.size());
-        names.emplace_back(rest.substr(0, n));
-        rest.remove_prefix(std::min(n + 1, rest.size()));
-      }
-      one_of(add_setting<std::string>(cmd, m, s, [](const auto& t) { return t; }), names);
+    case SettingType::kText:
+      one_of(add_setting<std::string>(cmd, m, s, [](const auto& t) { return t; }),
+             split(s.choices, '|'));
       return;
-    }
     case SettingType::kTexts:
     case SettingType::kSizes:
       return;  // no flag has a list
@@ -200,9 +195,7 @@ Status check_size(const TrainConfig& c) {
   const double tokens = static_cast<double>(c.batch) * seqlen;
   const double flops = tokens * (6 * (weights + 1e6 * d) + 12 * seqlen * heads * layers);
   if (flops < 1e18) return {};
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", flops);
-  return invalid_argument(cat("a step of this size would take about ", text,
+  return invalid_argument(cat("a step of this size would take about ", printed("%.1e", flops),
                               " FLOPs, and at most 1e18 are supported: choose a smaller "
                               "d-model, d-ff, n-layers, seqlen or batch"));
 }

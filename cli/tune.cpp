@@ -158,10 +158,7 @@ void add_tune(const Command& app, int& exit_code) {
   static Options o;
   const auto add = [&](const char* name, const char* doc, bool is_train) {
     const auto cmd = tune.add_command(name, doc);
-    cmd.callback([&exit_code, is_train] {
-      const Status st = run(o, is_train);
-      exit_code = st.ok() ? kDone : report(st.error(), kUsage);
-    });
+    cmd.callback([&exit_code, is_train] { exit_code = report(run(o, is_train), kUsage); });
     return cmd;
   };
   const auto gemm = add("gemm", "A matrix product", false);

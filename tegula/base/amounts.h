@@ -29,6 +29,11 @@ Result<int64_t> read_bytes(std::string_view text);
 
 // The error of one of these with what was read before it: "--memory: must be …".
 Error named(std::string_view what, Error error);
+template <class T>
+Result<T> named(std::string_view what, Result<T> result) {
+  if (result.ok()) return result;
+  return named(what, std::move(result).error());
+}
 
 // Whether two names are of one device or model, whatever their case, hyphens and underscores.
 bool is_same_name(std::string_view a, std::string_view b);

@@ -1,6 +1,7 @@
 #include "tegula/base/dot_dims.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 
 namespace tegula {
 
@@ -24,11 +25,7 @@ bool DimNames::operator==(const DimNames& other) const {
   return std::equal(begin(), end(), other.begin(), other.end());
 }
 
-std::string DimNames::text() const {
-  std::string out;
-  for (std::string_view name : *this) out += cat(out.empty() ? "" : " ", name);
-  return out;
-}
+std::string DimNames::text() const { return joined(*this, " "); }
 
 // One pass, since a compiler reads thousands of them.
 Result<DotDims> DotDims::parse(std::string_view text) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "tegula/base/text.h"
 #include "tegula/io/file.h"
 
 namespace tegula {
@@ -31,11 +32,7 @@ uint64_t build_number() {
   return number;
 }
 
-std::string hex(uint64_t n) {
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(n));
-  return text;
-}
+std::string hex(uint64_t n) { return printed("%016llx", static_cast<unsigned long long>(n)); }
 }  // namespace
 
 Greeting greeting_of(int64_t n_processes, int64_t process, uint32_t port) {

@@ -137,10 +137,11 @@ void Run::become(size_t i, int input, pid_t launcher, char* const* argv) {
 
 // In the variables that the child inherits.
 void Run::give_words(size_t i, bool resumes) const {
-  char text[96];
-  std::snprintf(text, sizeof text, "%d %zu %d %d %d", segment_.fd(), i,
-                static_cast<int>(::getpid()), resumes ? 1 : 0, i == 0 ? listener_.fd() : -1);
-  ::setenv(kVariable, text, 1);
+  ::setenv(kVariable,
+           cat(segment_.fd(), " ", i, " ", ::getpid(), resumes ? " 1 " : " 0 ",
+               i == 0 ? listener_.fd() : -1)
+               .c_str(),
+           1);
   if (!what_.size.is_apart) return;
   ::setenv(kAddressVariable, listener_.address().c_str(), 1);
   ::setenv(kKeyVariable, key_.c_str(), 1);

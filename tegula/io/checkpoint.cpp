@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/io/manifest.h"
 
@@ -45,9 +46,8 @@ StepName parse_step_name(const std::string& name) {
 }
 
 std::string step_name(int64_t step, int64_t repeat) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "step-%06lld", static_cast<long long>(step));
-  return repeat == 0 ? std::string(buffer) : cat(buffer, ".", repeat);
+  return printed("step-%06lld", static_cast<long long>(step)) +
+         (repeat == 0 ? "" : cat(".", repeat));
 }
 
 std::string read_link(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
 #include "tegula/io/gguf_types.h"
 #include "tegula/io/utf8.h"
 #include "tegula/io/wrong_file.h"
@@ -102,11 +103,6 @@ Result<GgufValue> take_value(Cursor& from) {
   const char* at = TEGULA_TRY(from.skip(gguf_width(type), "its value"));
   if (type == GgufType::kBool) TEGULA_TRY(check_flags(at, 1));
   return GgufValue(type, 1, at);
-}
-
-Error named(Error error, std::string_view what, std::string_view name) {
-  error.message = cat(what, " ", name, ": ", error.message);
-  return error;
 }
 
 struct Entry {
@@ -243,9 +239,7 @@ Status take_keys(Cursor& from, uint64_t n, Header& h) {
   std::vector<std::string_view> names;
   for (uint64_t i = 0; i < n; ++i) {
     const std::string_view name = TEGULA_TRY(from.name(cat("the name of key ", i)));
-    auto value = take_value(from);
-    if (!value.ok()) return named(std::move(value).error(), "key", name);
-    h.keys.push_back({name, *value});
+    h.keys.push_back({name, TEGULA_TRY(named(cat("key ", name), take_value(from)))});
     names.push_back(name);
   }
   std::sort(names.begin(), names.end());
@@ -277,9 +271,7 @@ Result<Header> read_header(std::string_view bytes) {
   TEGULA_TRY(take_keys(from, n_keys, h));
   for (uint64_t i = 0; i < n_tensors; ++i) {
     const std::string_view name = TEGULA_TRY(from.name(cat("the name of tensor ", i)));
-    auto tensor = take_tensor(from, name);
-    if (!tensor.ok()) return named(std::move(tensor).error(), "tensor", name);
-    h.tensors.push_back(std::move(*tensor));
+    h.tensors.push_back(TEGULA_TRY(named(cat("tensor ", name), take_tensor(from, name))));
   }
   const uint64_t alignment = TEGULA_TRY(alignment_of(h));
   const uint64_t begin = (from.at() + alignment - 1) / alignment * alignment;

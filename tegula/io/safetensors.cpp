@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
 #include "tegula/io/json.h"
 #include "tegula/io/wrong_file.h"
 
@@ -331,13 +332,7 @@ Status SafetensorsFile::read_header() {
       metadata_ = TEGULA_TRY(parse_metadata(m.value));
       continue;
     }
-    auto entry = parse_entry(m.key, m.value);
-    if (!entry.ok()) {
-      Error error = std::move(entry).error();
-      error.message = cat("tensor '", m.key, "': ", error.message);
-      return error;
-    }
-    entries.push_back(std::move(*entry));
+    entries.push_back(TEGULA_TRY(named(cat("tensor '", m.key, "'"), parse_entry(m.key, m.value))));
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 
 namespace tegula {
 
@@ -50,8 +51,7 @@ Result<Mesh> mesh_from_text(std::string_view text) {
   Mesh mesh;
   const std::string whole(text);
   while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    const std::string_view axis = text.substr(0, end);
+    const std::string_view axis = take_until(',', text);
     const size_t eq = axis.find('=');
     const bool has_size = eq != axis.npos && eq > 0;
     const auto read = read_count(has_size ? axis.substr(eq + 1) : "", 1, INT64_MAX);
@@ -68,15 +68,12 @@ Result<Mesh> mesh_from_text(std::string_view text) {
     if (size > kMost / mesh.n_ranks())
       return invalid_argument(cat("mesh \"", whole, "\": more than ", kMost, " ranks"));
     mesh.axes.push_back({name, size});
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return mesh;
 }
 
 std::string to_text(const Mesh& mesh) {
-  std::string text;
-  for (const MeshAxis& a : mesh.axes) text += cat(text.empty() ? "" : ",", a.name, "=", a.size);
-  return text;
+  return joined(mesh.axes, ",", [](const MeshAxis& a) { return cat(a.name, "=", a.size); });
 }
 
 std::string to_text(const Mesh& mesh, const Sharding& sharding) {

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "tegula/base/text.h"
+
 namespace tegula {
 
 namespace {
@@ -27,10 +29,7 @@ std::string quoted(std::string_view s) {
 
 std::string float_text(double v) {
   if (std::isnan(v)) {
-    char buffer[32];
-    std::snprintf(buffer, sizeof buffer, "nan(%016llx)",
-                  static_cast<unsigned long long>(std::bit_cast<uint64_t>(v)));
-    return buffer;
+    return printed("nan(%016llx)", static_cast<unsigned long long>(std::bit_cast<uint64_t>(v)));
   }
   if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
   char buffer[32];
@@ -111,9 +110,7 @@ class Printer {
   }
   template <class Dims>
   std::string dims(const Dims& all) const {
-    std::string out;
-    for (const Dim& d : all) out += cat(out.empty() ? "" : ",", dim(d));
-    return out;
+    return joined(all, ",", [&](const Dim& d) { return dim(d); });
   }
   std::string type(const Function& f, ValueId v) const {
     const Type& t = f.type(v);

@@ -7,6 +7,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/container.h"
+#include "tegula/base/text.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/kernels/kernel.h"
 
@@ -64,22 +65,17 @@ Status Target::runs_on(const Target& machine) const {
 
 std::string to_string(const Target& t) {
   std::string text = t.name;
-  char line[128];
   if (t.device == DeviceKind::kCuda)
-    std::snprintf(line, sizeof line, ": CUDA %d.%d, %d multiprocessors", t.capability / 10,
-                  t.capability % 10, t.multiprocessors);
+    text += cat(": CUDA ", t.capability / 10, ".", t.capability % 10, ", ", t.multiprocessors,
+                " multiprocessors");
   else
-    std::snprintf(line, sizeof line, ": CPU, %s, %d thread%s", std::string(isa_name(t.isa)).c_str(),
-                  t.n_threads, t.n_threads == 1 ? "" : "s");
-  text += line;
+    text +=
+        cat(": CPU, ", isa_name(t.isa), ", ", t.n_threads, " thread", t.n_threads == 1 ? "" : "s");
   if (t.memory_bytes > 0)
-    std::snprintf(line, sizeof line, ", %.0f GiB",
-                  static_cast<double>(t.memory_bytes) / static_cast<double>(kGiB)),
-        text += line;
+    text += printed(", %.0f GiB", static_cast<double>(t.memory_bytes) / static_cast<double>(kGiB));
   if (t.bf16_flops_per_s > 0)
-    std::snprintf(line, sizeof line, ", %.3g TFLOP/s in bf16, %.3g in f32, %.3g TB/s",
-                  t.bf16_flops_per_s / 1e12, t.f32_flops_per_s / 1e12, t.bytes_per_s / 1e12),
-        text += line;
+    text += printed(", %.3g TFLOP/s in bf16, %.3g in f32, %.3g TB/s", t.bf16_flops_per_s / 1e12,
+                    t.f32_flops_per_s / 1e12, t.bytes_per_s / 1e12);
   return text;
 }
 

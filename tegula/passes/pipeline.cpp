@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ir/text.h"
 #include "tegula/ir/verify.h"
@@ -61,18 +63,14 @@ constexpr const PassDef* kPipeline[] = {TEGULA_PIPELINE(TEGULA_ADDRESS)};
 #undef TEGULA_ADDRESS
 
 bool names(std::string_view list, std::string_view name) {
-  while (!list.empty()) {
-    const size_t end = std::min(list.find(','), list.size());
-    if (list.substr(0, end) == name) return true;
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
+  while (!list.empty())
+    if (take_until(',', list) == name) return true;
   return false;
 }
 
 Status check_names(std::string_view list, bool minus) {
   while (!list.empty()) {
-    const size_t end = std::min(list.find(','), list.size());
-    std::string_view name = list.substr(0, end);
+    std::string_view name = take_until(',', list);
     if (minus && !name.starts_with('-'))
       return invalid_argument(cat("passes: \"", name, "\" must be \"-\" and the name of a pass"));
     if (minus) name.remove_prefix(1);
@@ -82,7 +80,6 @@ Status check_names(std::string_view list, bool minus) {
         if (!names(all, p->name)) all += cat(all.empty() ? "" : ",", p->name);
       return invalid_argument(cat("there is no pass \"", name, "\"; passes are ", all));
     }
-    list.remove_prefix(std::min(end + 1, list.size()));
   }
   return {};
 }
@@ -189,12 +186,7 @@ Result<bool> run_pass(Module& module, FuncId id, const PassDef& pass, const Pass
   Function f = std::move(module[id]);
   auto changed = pass.run(module, f, options);
   module[id] = std::move(f);
-  if (!changed.ok()) {
-    Error e = std::move(changed).error();
-    e.message = cat("pass ", pass.name, " of ", module[id].name, ": ", e.message);
-    return e;
-  }
-  return *changed;
+  return named(cat("pass ", pass.name, " of ", module[id].name), std::move(changed));
 }
 
 Result<std::vector<PassReport>> run_passes(Module& module, FuncId f,
@@ -213,22 +205,13 @@ Result<std::vector<PassReport>> run_passes(Module& module, FuncId f,
 std::string to_text(std::span<const PassReport> reports) {
   std::string out = "pass                      ms    nodes\n";
   double total = 0;
-  char line[160];
   for (const PassReport& r : reports) {
     total += r.ms;
-    std::snprintf(line, sizeof line, "%-18s %9.3f %8lld", std::string(r.pass).c_str(), r.ms,
-                  static_cast<long long>(r.nodes_before));
-    out += line;
-    if (!r.changed) {
-      out += "  unchanged";
-    } else {
-      std::snprintf(line, sizeof line, " -> %lld", static_cast<long long>(r.nodes_after));
-      out += line;
-    }
-    out += cat("  ", r.function, "\n");
+    out += printed("%-18s %9.3f %8lld", std::string(r.pass).c_str(), r.ms,
+                   static_cast<long long>(r.nodes_before));
+    out += cat(r.changed ? cat(" -> ", r.nodes_after) : "  unchanged", "  ", r.function, "\n");
   }
-  std::snprintf(line, sizeof line, "%-18s %9.3f\n", "total", total);
-  return out + line;
+  return out + printed("%-18s %9.3f\n", "total", total);
 }
 
 }  // namespace tegula

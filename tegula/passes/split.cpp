@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/math.h"
 
@@ -334,11 +335,7 @@ class Splitter {
         }
     return {};
   }
-  std::string cuts_text() const {
-    std::string text;
-    for (const std::string& c : options_.cuts) text += cat(text.empty() ? "" : ", ", c);
-    return text;
-  }
+  std::string cuts_text() const { return joined(options_.cuts); }
 
   // One part's function: the parameters that it reads, then what flows in.
   struct Emission {

@@ -1,9 +1,9 @@
 #include "tegula/plan/gantt.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/html.h"
 
 namespace tegula {
@@ -41,11 +41,7 @@ const Colour& colour_of(PartKind kind) {
   }
 }
 
-std::string number(double v) {
-  char b[32];
-  std::snprintf(b, sizeof b, "%.1f", v);
-  return b;
-}
+std::string number(double v) { return printed("%.1f", v); }
 
 // The unit that fits the whole step.
 struct TimeUnit {
@@ -171,10 +167,8 @@ class Gantt {
     text(kLeft - 8, top + box_ / 2 + 4, "end", cat("rank ", rank));
     out_ += cat("<rect x=\"", number(kLeft), "\" y=\"", number(top), "\" width=\"", number(inner_),
                 "\" height=\"", number(box_), "\" fill=\"#f4f4f7\"/>\n");
-    char share[16];
-    std::snprintf(share, sizeof share, "%.1f %%",
-                  s_.step_s > 0 ? 100 * s_.ranks[rank].busy_s / s_.step_s : 0.0);
-    text(kLeft + inner_ + 10, top + box_ / 2 + 4, "start", share);
+    text(kLeft + inner_ + 10, top + box_ / 2 + 4, "start",
+         printed("%.1f %%", s_.step_s > 0 ? 100 * s_.ranks[rank].busy_s / s_.step_s : 0.0));
   }
 
   const Part& part(const Simulated::Item& i) const {

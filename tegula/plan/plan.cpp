@@ -182,13 +182,9 @@ int Plan::find_result(std::string_view wanted) const {
 }
 
 std::string Plan::to_string() const {
-  char line[256];
-  std::string out = cat("plan ", name, ": ", steps.size(), " steps, ", slots.size(), " slots\n");
-  std::snprintf(line, sizeof line,
-                "  arena %lld bytes (lower bound %lld), parameters %lld, FLOPs %lld\n",
-                static_cast<long long>(arena_bytes), static_cast<long long>(lower_bound_bytes),
-                static_cast<long long>(param_bytes), static_cast<long long>(flops()));
-  out += line;
+  std::string out = cat("plan ", name, ": ", steps.size(), " steps, ", slots.size(), " slots\n",
+                        "  arena ", arena_bytes, " bytes (lower bound ", lower_bound_bytes,
+                        "), parameters ", param_bytes, ", FLOPs ", flops(), "\n");
   auto tensor = [&](const PlanTensor& t) {
     const Slot& s = slots[static_cast<size_t>(t.slot)];
     std::string at =

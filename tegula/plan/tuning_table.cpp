@@ -1,5 +1,6 @@
 #include "tegula/plan/tuning_table.h"
 
+#include "tegula/base/text.h"
 #include "tegula/io/file.h"
 #include "tegula/io/machine_file.h"
 
@@ -13,18 +14,13 @@ constexpr MachineFile kFile = {.format = "tegula.tunings",
                                .body = "calls"};
 
 std::string to_text(const AttrValue& value) {
-  std::string out;
   if (const auto* b = value.get_if<bool>()) return *b ? "true" : "false";
   if (const auto* i = value.get_if<int64_t>()) return cat(*i);
   if (const auto* f = value.get_if<double>()) return cat(*f);
   if (const auto* s = value.get_if<std::string>()) return cat("'", *s, "'");
   if (const auto* t = value.get_if<DType>()) return cat(*t);
-  if (const auto* ints = value.get_if<std::vector<int64_t>>()) {
-    for (const int64_t i : *ints) out += cat(out.empty() ? "" : ",", i);
-    return out;
-  }
-  for (const Dim& d : value.get<std::vector<Dim>>()) out += cat(out.empty() ? "" : ",", d.bound());
-  return out;
+  if (const auto* ints = value.get_if<std::vector<int64_t>>()) return joined(*ints, ",");
+  return joined(value.get<std::vector<Dim>>(), ",", [](const Dim& d) { return d.bound(); });
 }
 
 std::string to_text(const TensorRef& t) {

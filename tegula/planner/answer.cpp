@@ -1,6 +1,7 @@
 #include "tegula/planner/answer.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/planner/effects.h"
 #include "tegula/planner/model_config.h"
 #include "tegula/planner/print.h"
@@ -153,12 +154,10 @@ Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
   const int64_t n = a.cluster ? a.cluster->n_devices : 1;
   Job job = a.job;
   for (std::string_view rest = q.compare; !rest.empty();) {
-    const size_t comma = std::min(rest.find(','), rest.size());
     ClusterSpec cluster;
-    cluster.device = TEGULA_TRY(find_accelerator(rest.substr(0, comma), own));
+    cluster.device = TEGULA_TRY(find_accelerator(take_until(',', rest), own));
     cluster.n_devices = n;
     a.compared.push_back(compare_one(q, a, cluster, job));
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return {};
 }

@@ -1,6 +1,7 @@
 #include "tegula/planner/enumerate.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
 #include "tegula/planner/search.h"
 
 namespace tegula::planner {
@@ -158,11 +159,7 @@ Error why_none(const ModelSpec& model, const ClusterSpec& cluster, const Job& jo
                                 ", is not a multiple of tp ", l.tp, " · pp ", l.pp, " · cp ", l.cp,
                                 " = ", others));
   }
-  if (const Status s = check_layout(l, model, cluster, job); !s.ok()) {
-    Error error = s.error();
-    error.message = cat("no layout: ", error.message);
-    return error;
-  }
+  TEGULA_TRY(named("no layout", check_layout(l, model, cluster, job)));
   return invalid_argument(cat("no layout of ", n, " devices divides ", model.name,
                               " as --fix wants it: fix fewer settings"));
 }

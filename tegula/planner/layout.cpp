@@ -4,6 +4,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/text.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/settings.h"
 
@@ -200,11 +201,7 @@ std::string_view context_name(ContextCut context) {
 }
 std::string_view remat_name(Remat remat) { return kRematNames[static_cast<int>(remat)]; }
 
-std::string stages_name(const std::vector<int64_t>& stages) {
-  std::string text;
-  for (const int64_t n : stages) text += cat(text.empty() ? "" : "+", n);
-  return text;
-}
+std::string stages_name(const std::vector<int64_t>& stages) { return joined(stages, "+"); }
 
 std::string to_string(const Layout& l) {
   std::string text = cat("dp ", l.dp, " tp ", l.tp, " pp ", l.pp, " cp ", l.cp);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tegula/base/text.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/models/checkpoint.h"
@@ -205,9 +206,7 @@ Result<ModelPreset> read_model(const std::string& name_or_path) {
     static_cast<DecoderSizes&>(preset.model) = TEGULA_TRY(published_sizes(json, file, unread));
     preset.model.name = name_or_path;
     if (is_built(type)) TEGULA_TRY(check_graph(with_defaults(json, type), file, preset.model));
-    std::string list;
-    for (const std::string& key : unread) list += cat(list.empty() ? "" : ", ", key);
-    if (!list.empty()) preset.notes.push_back(cat("keys that are not read: ", list));
+    if (!unread.empty()) preset.notes.push_back(cat("keys that are not read: ", joined(unread)));
   }
   preset.seqlen = preset.model.max_seqlen;
   return preset;

@@ -3,6 +3,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "tegula/base/text.h"
+
 namespace tegula::planner {
 
 void print(std::string& out, const char* format, ...) {
@@ -23,16 +25,8 @@ std::string grouped(int64_t n) {
   return digits;
 }
 
-std::string gb(double bytes) {
-  std::string text;
-  print(text, "%.1f GB", bytes / 1e9);
-  return text;
-}
+std::string gb(double bytes) { return printed("%.1f GB", bytes / 1e9); }
 
-std::string percent(double share) {
-  std::string text;
-  print(text, "%.1f %%", 100 * share);
-  return text;
-}
+std::string percent(double share) { return printed("%.1f %%", 100 * share); }
 
 }  // namespace tegula::planner

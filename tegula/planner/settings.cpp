@@ -1,7 +1,6 @@
 #include "tegula/planner/settings.h"
 
-#include "tegula/base/algorithm.h"
-#include "tegula/base/str.h"
+#include "tegula/base/text.h"
 
 namespace tegula::planner {
 
@@ -9,9 +8,7 @@ Result<std::vector<std::pair<std::string_view, std::string_view>>> parse_setting
     std::string_view flag, std::string_view form, std::string_view text) {
   std::vector<std::pair<std::string_view, std::string_view>> all;
   while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view item = take_until(',', text);
     const size_t equals = item.find('=');
     if (equals == item.npos || equals == 0 || equals + 1 == item.size())
       return invalid_argument(cat(flag, " '", item, "': write ", form));

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
 #include "tegula/base/denormals.h"
 #include "tegula/base/round.h"
 #include "tegula/ir/opdef.h"
@@ -207,13 +208,8 @@ Status DeviceSteps::prepare_step(size_t i) {
     return run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_}, &recorder);
   }
   DeviceCall call = call_of(i);
-  auto ready = prepare_kernel(*step.kernel, call);
-  if (!ready.ok()) {
-    Error e = std::move(ready).error();
-    e.message = cat("step ", i, " of plan ", plan_.name, " (", step.op->name, "): ", e.message);
-    return e;
-  }
-  ready_[i] = std::move(*ready);
+  ready_[i] = TEGULA_TRY(named(cat("step ", i, " of plan ", plan_.name, " (", step.op->name, ")"),
+                               prepare_kernel(*step.kernel, call)));
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/ir/reference.h"
 
 namespace tegula {
@@ -17,9 +18,7 @@ std::string key_of(const Node& node, const std::vector<Type>& types) {
     value.visit([&](const auto& v) {
       using T = std::decay_t<decltype(v)>;
       if constexpr (std::is_same_v<T, double>) {
-        char b[32];
-        std::snprintf(b, sizeof b, "%a", v);
-        key += b;
+        key += printed("%a", v);
       } else {
         append(key, v);
       }

@@ -4,6 +4,7 @@
 #include <map>
 #include <thread>
 
+#include "tegula/base/amounts.h"
 #include "tegula/base/round.h"
 #include "tegula/comm/mover.h"
 #include "tegula/ir/hash.h"
@@ -382,9 +383,8 @@ Status RankGroup::run_all(Status (*fn)(void*, int64_t), void* context) {
   mover_->drain();
   auto failed = segment_->failure();
   if (!failed) return {};
-  if (failed->rank >= 0)
-    failed->error.message = cat("rank ", failed->rank, ": ", failed->error.message);
-  return std::move(failed->error);
+  if (failed->rank < 0) return std::move(failed->error);
+  return named(cat("rank ", failed->rank), std::move(failed->error));
 }
 
 // Threads of one process begin anew after a failure; processes end.

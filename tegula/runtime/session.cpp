@@ -1,5 +1,6 @@
 #include "tegula/runtime/session.h"
 
+#include "tegula/base/amounts.h"
 #include "tegula/base/clock.h"
 #include "tegula/base/denormals.h"
 #include "tegula/base/saturating.h"
@@ -33,11 +34,7 @@ Session::Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena)
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan, Rank& rank) {
   if (!plan) return invalid_argument("Session::create: there is no plan");
   const Target& here = rank.device ? rank.device->target() : Target::one_thread();
-  if (Status st = plan->target.runs_on(here); !st.ok()) {
-    Error e = std::move(st).error();
-    e.message = cat("plan ", plan->name, ": ", e.message);
-    return e;
-  }
+  TEGULA_TRY(named(cat("plan ", plan->name), plan->target.runs_on(here)));
   if (!rank.device && rank.pool.n_threads() > plan->target.n_threads)
     return invalid_argument(cat("plan ", plan->name, " was made for ", plan->target.n_threads,
                                 " threads, the rank has ", rank.pool.n_threads(),

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 
 namespace tegula {
 
@@ -58,13 +59,11 @@ double length_ms(std::span<const DeviceSpan> spans) {
 std::string gaps_of(const RunTrace& trace, double step_ms) {
   if (trace.spans.empty()) return cat("gaps between kernels: unknown: ", trace.missing);
   const double busy = busy_ms(trace.spans), length = length_ms(trace.spans);
-  char text[256];
-  std::snprintf(text, sizeof text,
-                "gaps between kernels: %.2f %% of a traced step (%zu kernels and copies, %.4f ms "
-                "of %.4f); %.2f %% of an untraced one of %.4f ms",
-                100 * (length - busy) / std::max(length, 1e-9), trace.spans.size(), busy, length,
-                100 * std::max(0.0, step_ms - busy) / std::max(step_ms, 1e-9), step_ms);
-  return text;
+  return printed(
+      "gaps between kernels: %.2f %% of a traced step (%zu kernels and copies, %.4f ms "
+      "of %.4f); %.2f %% of an untraced one of %.4f ms",
+      100 * (length - busy) / std::max(length, 1e-9), trace.spans.size(), busy, length,
+      100 * std::max(0.0, step_ms - busy) / std::max(step_ms, 1e-9), step_ms);
 }
 
 }  // namespace tegula

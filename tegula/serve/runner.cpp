@@ -5,6 +5,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/block_format.h"
 #include "tegula/base/round.h"
+#include "tegula/base/text.h"
 #include "tegula/models/decoder.h"
 #include "tegula/models/last_logits.h"
 #include "tegula/models/rotary.h"
@@ -126,11 +127,9 @@ Result<std::unique_ptr<Runner>> Runner::create(std::shared_ptr<const ModelFiles>
 void Runner::note_on(const BlockFormats& dequantised) {
   std::set<std::string_view> names;
   for (const auto& [weight, format] : dequantised) names.insert(layout_of(format).name);
-  std::string list;
-  for (const std::string_view name : names) list += cat(list.empty() ? "" : ", ", name);
   if (!names.empty())
-    notes.push_back(cat(dequantised.size(), " weights in blocks (", list, ") are dequantised to ",
-                        options_.dtype));
+    notes.push_back(cat(dequantised.size(), " weights in blocks (", joined(names),
+                        ") are dequantised to ", options_.dtype));
 }
 
 Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_one_each) {

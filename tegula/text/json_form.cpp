@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 
 namespace tegula {
 
@@ -18,11 +19,7 @@ bool is_true(const Json* value) {
 
 bool is_absent(const Json* value) { return value == nullptr || value->is_null(); }
 
-std::string to_hex(uint32_t value, int n_digits) {
-  char buffer[16];
-  std::snprintf(buffer, sizeof buffer, "%0*X", n_digits, value);
-  return buffer;
-}
+std::string to_hex(uint32_t value, int n_digits) { return printed("%0*X", n_digits, value); }
 
 Status check_keys(const Json& part, std::string_view name,
                   std::initializer_list<std::string_view> keys) {

@@ -1,6 +1,7 @@
 #include "tegula/text/template_evaluator.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
 #include "tegula/io/json.h"
 #include "tegula/text/normal_form.h"
 
@@ -105,10 +106,8 @@ Result<Value> Evaluator::evaluate(const Node& n) {
   if (result.ok() && result->depth > kMaxDepth)
     result = unsupported(cat("a value of more than ", kMaxDepth, " levels"));
   if (result.ok() || has_line_) return result;
-  Error e = std::move(result).error();
-  e.message = cat("line ", n.line, ": ", e.message);
   has_line_ = true;
-  return e;
+  return named(cat("line ", n.line), std::move(result));
 }
 
 Result<Value> Evaluator::evaluate_at(const Node& n) {

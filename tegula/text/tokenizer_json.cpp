@@ -1,6 +1,7 @@
 // The files of a tokenizer, in the form of the `tokenizers` library.
 #include <unordered_map>
 
+#include "tegula/base/amounts.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/text/post_processor.h"
@@ -82,11 +83,6 @@ Status check_form(const Json& json) {
   return check_keys(json, "file",
                     {"version", "truncation", "padding", "added_tokens", "normalizer",
                      "pre_tokenizer", "post_processor", "decoder", "model"});
-}
-
-Error unusable(Error error, const std::string& path) {
-  error.message = cat("cannot use the tokenizer '", path, "': ", error.message);
-  return error;
 }
 
 // tokenizer.json, and the file that says who reads it.
@@ -208,13 +204,12 @@ Result<Tokenizer> Tokenizer::load(const std::string& directory) {
       tokenizer->loaded_files_.emplace_back("tokenizer_config.json", *config);
     return tokenizer;
   }
-  return unusable(std::move(tokenizer).error(), path);
+  return named(cat("cannot use the tokenizer '", path, "'"), std::move(tokenizer).error());
 }
 
 Result<Tokenizer> Tokenizer::from_json(Json json, const std::string& path) {
-  auto tokenizer = read(json);
-  if (!tokenizer.ok()) return unusable(std::move(tokenizer).error(), path);
-  tokenizer->loaded_json_ = std::make_shared<const Json>(std::move(json));
+  auto tokenizer = TEGULA_TRY(named(cat("cannot use the tokenizer '", path, "'"), read(json)));
+  tokenizer.loaded_json_ = std::make_shared<const Json>(std::move(json));
   return tokenizer;
 }
 

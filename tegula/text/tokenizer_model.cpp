@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
 #include "tegula/io/file.h"
 #include "tegula/text/sentencepiece_file.h"
 #include "tegula/text/tokenizer.h"
@@ -135,9 +136,7 @@ Result<Tokenizer> Tokenizer::load_model(const std::string& directory, const std:
     tokenizer->loaded_files_ = std::move(files);
     return tokenizer;
   }
-  Error error = std::move(tokenizer).error();
-  error.message = cat("cannot use the tokenizer '", path, "': ", error.message);
-  return error;
+  return named(cat("cannot use the tokenizer '", path, "'"), std::move(tokenizer));
 }
 
 }  // namespace tegula

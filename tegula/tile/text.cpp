@@ -1,4 +1,6 @@
 // Text of a program and back; program.h shows the form.
+#include "tegula/base/text.h"
+
 #include <charconv>
 #include <cstdlib>
 
@@ -8,11 +10,7 @@ namespace tegula::tile {
 
 namespace {
 
-std::string number(double v) {
-  char buffer[40];
-  std::snprintf(buffer, sizeof buffer, "%.17g", v);
-  return buffer;
-}
+std::string number(double v) { return printed("%.17g", v); }
 
 void operand(std::string& out, const char* prefix, size_t k, const Operand& o) {
   append(out, cat(prefix, k, " ", dtype_name(o.dtype)));
@@ -54,9 +52,7 @@ class Parser {
   Result<Program> run(std::string_view text) {
     int line = 0;
     while (!text.empty()) {
-      const size_t end = std::min(text.find('\n'), text.size());
-      const auto w = words(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
+      const auto w = words(take_until('\n', text));
       ++line;
       if (w.empty() || w[0].starts_with('#')) continue;
       const std::string message = one(w);

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "tegula/base/text.h"
+
 namespace tegula {
 
 namespace {
@@ -30,9 +32,7 @@ Result<BatchOrder> parse_batches(std::string_view text, std::string_view path,
   BatchOrder order{shape.batch, {}};
   const int64_t most = shape.n_tokens - shape.seqlen - 1;
   for (int64_t number = 1; !text.empty(); ++number) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = take_until('\n', text);
     if (line.starts_with('#')) continue;
     const auto where = [&] { return cat("--batches ", path, ":", number, ": "); };
     const size_t before = order.places.size();

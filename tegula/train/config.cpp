@@ -4,6 +4,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
+#include "tegula/base/text.h"
 
 namespace tegula {
 
@@ -11,11 +12,7 @@ bool TrainConfig::was_said(std::string_view flag) const {
   return std::find(said.begin(), said.end(), flag) != said.end();
 }
 
-std::string stages_at_text(const TrainConfig& c) {
-  std::string all;
-  for (int64_t layer : c.stages_at) all += cat(all.empty() ? "" : ",", layer);
-  return all;
-}
+std::string stages_at_text(const TrainConfig& c) { return joined(c.stages_at, ","); }
 
 int64_t decay_steps(const TrainConfig& c) {
   return c.lr_decay_steps > 0 ? c.lr_decay_steps : c.steps;

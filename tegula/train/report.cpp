@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/file.h"
 #include "tegula/io/html.h"
 #include "tegula/plan/places.h"
@@ -34,12 +35,6 @@ svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#555}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}td,th{border-color:#333}
 .grid{stroke:#333}svg text{fill:#aaa}th,.facts,.prompt,td small{color:#999}.equal{color:#6c6}.differs{color:#f77}}
 </style>)";
-
-std::string fixed(double v, const char* format) {
-  char b[64];
-  std::snprintf(b, sizeof b, format, v);
-  return b;
-}
 
 std::string row(std::initializer_list<std::string> cells, const char* tag = "td") {
   std::string out = "<tr>";
@@ -105,8 +100,8 @@ std::vector<OpTime> times_by_op(const Trainer& t, const MachineSpeed& speed) {
 }
 
 std::string share_bar(double share) {
-  return cat("<span class=\"bar\" style=\"width:", fixed(70 * share, "%.0f"), "px\"></span>",
-             fixed(100 * share, "%.1f"), " %");
+  return cat("<span class=\"bar\" style=\"width:", printed("%.0f", 70 * share), "px\"></span>",
+             printed("%.1f", 100 * share), " %");
 }
 
 std::string place_table(const std::vector<PlaceTime>& places) {
@@ -116,9 +111,9 @@ std::string place_table(const std::vector<PlaceTime>& places) {
     all.least_ms += p.least_ms, all.launches += p.launches;
   }
   const auto cells = [](const std::string& name, const std::string& share, const PlaceTime& p) {
-    return row({name, std::to_string(p.launches), share, fixed(p.sum(), "%.3f"),
-                fixed(p.ms[0], "%.3f"), fixed(p.ms[1], "%.3f"), fixed(p.ms[2], "%.3f"),
-                fixed(p.least_ms, "%.3f")});
+    return row({name, std::to_string(p.launches), share, printed("%.3f", p.sum()),
+                printed("%.3f", p.ms[0]), printed("%.3f", p.ms[1]), printed("%.3f", p.ms[2]),
+                printed("%.3f", p.least_ms)});
   };
   std::string out = "<div class=\"wide\"><table id=\"places\">" +
                     row({"part of the model", "launches a step", "share", "ms a step", "forward",
@@ -139,11 +134,11 @@ std::string op_table(const std::vector<OpTime>& ops) {
   for (const OpTime& o : ops) {
     const double share = total > 0 ? o.ms / total : 0, s = o.ms > 0 ? o.ms / 1e3 : HUGE_VAL;
     out += row({cat(o.op, "<small>", o.kernel, "</small>"), std::to_string(o.launches),
-                share_bar(share), fixed(o.ms, "%.3f"), fixed(o.least_ms, "%.3f"),
-                fixed(static_cast<double>(o.flops) / s / 1e9, "%.2f"),
-                fixed(static_cast<double>(o.bytes) / s / 1e9, "%.2f")});
+                share_bar(share), printed("%.3f", o.ms), printed("%.3f", o.least_ms),
+                printed("%.2f", static_cast<double>(o.flops) / s / 1e9),
+                printed("%.2f", static_cast<double>(o.bytes) / s / 1e9)});
   }
-  return out + row({"all", "", "", fixed(total, "%.3f"), fixed(least, "%.3f"), "", ""}) +
+  return out + row({"all", "", "", printed("%.3f", total), printed("%.3f", least), "", ""}) +
          "</table></div>\n";
 }
 
@@ -182,17 +177,17 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
       "</h1>\n<p>", grouped(s.params), " parameters, ", c.model.n_layers, " layers, width ",
       c.model.d_model, "; ", s.steps, " steps of ", c.batch,
       c.accumulate > 1 ? cat(" × ", c.accumulate) : "", " sequences of ", c.row_length(),
-      " tokens. Training loss ", fixed(s.train_loss, "%.4f"),
+      " tokens. Training loss ", printed("%.4f", s.train_loss),
       std::isnan(s.eval.val_loss)
           ? ""
-          : cat(", validation ", fixed(s.eval.val_loss, "%.4f"), " (whole split; ",
+          : cat(", validation ", printed("%.4f", s.eval.val_loss), " (whole split; ",
                 std::isnan(s.eval.bits_per_byte)
                     ? std::string("masked tokens")
-                    : cat(fixed(s.eval.bits_per_byte, "%.3f"), " bits a byte"),
-                "; lowest: ", fixed(s.best_val_loss, "%.4f"), " at step ", s.best_step, ")"),
-      ". Median step ", fixed(s.step_ms, "%.2f"), " ms, ", fixed(s.tokens_per_s, "%.0f"),
-      " tokens/s, MFU ", fixed(100 * utilisation.mfu(s.step_ms), "%.1f"), " %, HFU ",
-      fixed(100 * utilisation.hfu(s.step_ms), "%.1f"), " %.</p>\n<p class=\"facts\">",
+                    : cat(printed("%.3f", s.eval.bits_per_byte), " bits a byte"),
+                "; lowest: ", printed("%.4f", s.best_val_loss), " at step ", s.best_step, ")"),
+      ". Median step ", printed("%.2f", s.step_ms), " ms, ", printed("%.0f", s.tokens_per_s),
+      " tokens/s, MFU ", printed("%.1f", 100 * utilisation.mfu(s.step_ms)), " %, HFU ",
+      printed("%.1f", 100 * utilisation.hfu(s.step_ms)), " %.</p>\n<p class=\"facts\">",
       escape_html(t.data_summary), ". ", escape_html(cpu_name()), ", ", t.plan().target.n_threads,
       t.plan().target.n_threads == 1 ? " thread" : " threads", "; probed: ", si(speed.flops_per_s),
       "FLOP/s, ", si(speed.bytes_per_s), "B/s.</p>\n<h2>Loss</h2>\n", loss_chart(history),
@@ -214,7 +209,7 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
           "wrote behind, plus weights and state; the last bytes written end at ",
           grouped(s.peak_bytes_written), ". Its lower bound for this order of ops is ",
           grouped(s.lower_bound_bytes), " bytes. ", explain_process_memory(s), " Compiled in ",
-          fixed(s.compile_ms, "%.1f"), " ms.</p>\n");
+          printed("%.1f", s.compile_ms), " ms.</p>\n");
   page += cat(
       "<h2>Time per part of the model</h2>\n", place_table(times_by_place(t, speed)),
       "<p>A star stands for all layers. What belongs to no part, as the gradient's norm, is "

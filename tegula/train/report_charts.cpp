@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/html.h"
 #include "tegula/train/svg.h"
 
@@ -12,12 +13,6 @@ namespace {
 
 constexpr double kMib = 1 << 20;
 constexpr const char *kBlue = "#3b78c3", *kRed = "#c3553b", *kGreen = "#3f9150";
-
-std::string fixed(double v, const char* format) {
-  char b[64];
-  std::snprintf(b, sizeof b, format, v);
-  return b;
-}
 
 // Wider than a small screen: it scrolls there, and the page does not.
 std::string wide(const std::string& chart) {
@@ -60,7 +55,7 @@ std::string loss_chart(const TrainHistory& h) {
   for (const EvalReport& e : h.evals) {
     eval.points.emplace_back(e.step, e.val_loss);
     if (std::isfinite(e.train_loss)) split.points.emplace_back(e.step, e.train_loss);
-    dots.titles.push_back(cat("step ", e.step, ": ", fixed(e.val_loss, "%.4f")));
+    dots.titles.push_back(cat("step ", e.step, ": ", printed("%.4f", e.val_loss)));
   }
   dots.points = eval.points;
   Axis x, y;
@@ -145,13 +140,13 @@ std::string memory_chart(const Plan& plan, const StepCost& cost) {
   std::sort(held.begin(), held.end(), [](auto* a, auto* b) { return a->bytes > b->bytes; });
   std::string out =
       cat(wide(chart(x, y, {arena, top}, bands)), "<p>The arena has ",
-          fixed(static_cast<double>(plan.arena_bytes) / kMib, "%.2f"), " MiB; beside it lie ",
-          fixed(static_cast<double>(cost.state_bytes) / kMib, "%.2f"),
+          printed("%.2f", static_cast<double>(plan.arena_bytes) / kMib), " MiB; beside it lie ",
+          printed("%.2f", static_cast<double>(cost.state_bytes) / kMib),
           " MiB of weights, optimizer state and sums of gradients. ", held.size(),
           " buffers are live at the peak, in step ", peak, "; the largest: ");
   for (size_t i = 0; i < held.size() && i < 6; ++i)
     out += cat(i ? ", " : "", escape_html(held[i]->name.empty() ? "a workspace" : held[i]->name),
-               " (", fixed(static_cast<double>(held[i]->bytes) / kMib, "%.2f"), " MiB)");
+               " (", printed("%.2f", static_cast<double>(held[i]->bytes) / kMib), " MiB)");
   return out + ".</p>\n";
 }
 

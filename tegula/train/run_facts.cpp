@@ -1,6 +1,7 @@
 #include "tegula/train/run_facts.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/ir/sharding.h"
 #include "tegula/models/checkpoint.h"
 
@@ -28,15 +29,6 @@ RunFacts run_facts(const TrainConfig& config, const DataHashes& hashes, const Ta
   return facts;
 }
 
-namespace {
-std::string_view next_line(std::string_view& text) {
-  const size_t n = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, n);
-  text.remove_prefix(std::min(n + 1, text.size()));
-  return line;
-}
-}  // namespace
-
 std::string to_text(const RunFacts& facts) {
   std::string text;
   for (const auto& [what, is] : facts) text += cat(what, '\t', is, '\n');
@@ -51,7 +43,7 @@ std::string ranks_of(int64_t process, int64_t n_own) {
 
 Error differing(std::string_view first, std::string_view other, int64_t number, int64_t n_own) {
   while (!first.empty() || !other.empty()) {
-    const std::string_view a = next_line(first), b = next_line(other);
+    const std::string_view a = take_until('\n', first), b = take_until('\n', other);
     if (a == b) continue;
     const size_t tab = std::min(a.find('\t'), a.size());
     const auto value = [&](std::string_view line) {

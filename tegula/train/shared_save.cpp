@@ -1,6 +1,7 @@
 #include "tegula/train/shared_save.h"
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/train/step.h"
@@ -55,9 +56,7 @@ Result<std::string> SharedSave::begin(const TrainConfig& config, const FileLock&
 void SharedSave::join(std::string_view begun) {
   for (std::string* at :
        {&model_at_.path, &model_at_.shown_path, &state_at_.path, &state_at_.shown_path}) {
-    const size_t n = std::min(begun.find('\n'), begun.size());
-    *at = begun.substr(0, n);
-    begun.remove_prefix(std::min(n + 1, begun.size()));
+    *at = take_until('\n', begun);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
+#include "tegula/base/text.h"
 #include "tegula/io/html.h"
 
 namespace tegula {
@@ -22,11 +23,7 @@ double position(const Axis& a, double v) {
   return (v - a.low) / (a.high - a.low);
 }
 
-std::string number(double v) {
-  char b[32];
-  std::snprintf(b, sizeof b, "%.1f", v);
-  return b;
-}
+std::string number(double v) { return printed("%.1f", v); }
 
 struct Tick {
   double at;
@@ -42,10 +39,8 @@ std::string tick_text(double v, double step, double largest) {
   const double scale = std::pow(1000.0, e);
   const int decimals = std::max(0, -static_cast<int>(std::floor(std::log10(step / scale) + 1e-9)));
   if (v == 0) return "0";
-  char b[48];
-  std::snprintf(b, sizeof b, decimals > 6 ? "%.*g" : "%.*f", decimals > 6 ? 3 : decimals,
-                v / scale);
-  return cat(b, e ? " " : "", kPrefixes[e]);
+  return cat(decimals > 6 ? printed("%.3g", v / scale) : printed("%.*f", decimals, v / scale),
+             e ? " " : "", kPrefixes[e]);
 }
 
 // About `n` of them at most.
@@ -181,9 +176,7 @@ std::string si(double v) {
   if (v == 0) return "0";
   int e = std::clamp(static_cast<int>(std::floor(std::log10(std::fabs(v)) / 3 + 1e-9)), 0, 6);
   if (e < 6 && std::fabs(v) / std::pow(1000.0, e) >= 999.5) ++e;  // would round to 1000
-  char b[32];
-  std::snprintf(b, sizeof b, "%.3g", v / std::pow(1000.0, e));
-  return cat(b, e ? " " : "", kPrefixes[e]);
+  return cat(printed("%.3g", v / std::pow(1000.0, e)), e ? " " : "", kPrefixes[e]);
 }
 
 void fit(Axis& x, Axis& y, const std::vector<Series>& series) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/io/html.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/plan/gantt.h"
@@ -28,12 +29,6 @@ constexpr const char* kLegend =
 constexpr const char* kColors[] = {"#3b78c3", "#c3553b", "#3f9150", "#c39a3b", "#999"};
 constexpr int kWeights = 3, kMessages = 4;  // of a pipeline, behind the phases
 
-std::string fixed(double v, const char* format) {
-  char b[64];
-  std::snprintf(b, sizeof b, format, v);
-  return b;
-}
-
 Queue queue_of(const Step& step, bool is_device) {
   if (is_device && !step.kernel && step.regions.empty()) return Queue::kHost;
   const std::string_view op = step.op->name;
@@ -43,15 +38,15 @@ Queue queue_of(const Step& step, bool is_device) {
 
 std::string rect(double from_ms, double to_ms, double scale, size_t row, const char* color,
                  const std::string& title) {
-  return cat("<rect x=\"", fixed(kLeft + from_ms * scale, "%.2f"), "\" y=\"",
-             fixed(kRow * static_cast<double>(row) + 4, "%.0f"), "\" width=\"",
-             fixed(std::max((to_ms - from_ms) * scale, 0.2), "%.2f"), "\" height=\"", kRow - 8,
+  return cat("<rect x=\"", printed("%.2f", kLeft + from_ms * scale), "\" y=\"",
+             printed("%.0f", kRow * static_cast<double>(row) + 4), "\" width=\"",
+             printed("%.2f", std::max((to_ms - from_ms) * scale, 0.2)), "\" height=\"", kRow - 8,
              "\" fill=\"", color, "\"><title>", escape_html(title), "</title></rect>\n");
 }
 
 std::string text(double x, size_t row, std::string_view more, std::string_view what) {
-  return cat("<text x=\"", fixed(x, "%.2f"), "\" y=\"",
-             fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"), "\" font-size=\"13\"", more,
+  return cat("<text x=\"", printed("%.2f", x), "\" y=\"",
+             printed("%.0f", kRow * (static_cast<double>(row) + 0.6)), "\" font-size=\"13\"", more,
              ">", what, "</text>\n");
 }
 
@@ -72,8 +67,8 @@ std::string axis(double all_ms, double scale, double bottom) {
   for (int i = 0; all_ms / every > 12; ++i) every *= i % 3 == 1 ? 2.5 : 2;
   std::string out;
   for (double t = 0; t <= all_ms; t += every)
-    out += cat("<text x=\"", fixed(kLeft + t * scale, "%.1f"), "\" y=\"", bottom + 16,
-               "\" font-size=\"11\" text-anchor=\"middle\">", fixed(t, "%g"), "</text>\n");
+    out += cat("<text x=\"", printed("%.1f", kLeft + t * scale), "\" y=\"", bottom + 16,
+               "\" font-size=\"11\" text-anchor=\"middle\">", printed("%g", t), "</text>\n");
   return out;
 }
 
@@ -96,7 +91,7 @@ std::string table(const std::vector<TimelineEvent>& events, double all_ms) {
       "the step</th></tr>\n";
   for (const auto& [name, s] : rows)
     out += cat("<tr><td>", escape_html(name), "</td><td class=n>", s.calls, "</td><td class=n>",
-               fixed(s.ms, "%.4f"), "</td><td class=n>", fixed(100 * s.ms / all_ms, "%.1f"),
+               printed("%.4f", s.ms), "</td><td class=n>", printed("%.1f", 100 * s.ms / all_ms),
                " %</td></tr>\n");
   return out + "</table>\n";
 }
@@ -151,7 +146,7 @@ std::string gaps(const std::vector<TimelineEvent>& events, double scale) {
   for (const TimelineEvent& e : events) {
     if (e.begin_ms > until)
       out += rect(until, e.begin_ms, scale, kRest, "#999",
-                  cat("gap before ", e.op, ": ", fixed(e.begin_ms - until, "%.4f"), " ms"));
+                  cat("gap before ", e.op, ": ", printed("%.4f", e.begin_ms - until), " ms"));
     until = std::max(until, e.end_ms);
   }
   return out;
@@ -159,12 +154,12 @@ std::string gaps(const std::vector<TimelineEvent>& events, double scale) {
 
 // The caption of bars end to end.
 std::string what_is_said(const Timeline& t, double busy) {
-  std::string said = cat(t.events.size(), " ops take ", fixed(busy, "%.4f"), " ms");
+  std::string said = cat(t.events.size(), " ops take ", printed("%.4f", busy), " ms");
   const double rest = t.step_ms - busy;
   if (t.step_ms > 0)
     said +=
-        cat(" of a step of ", fixed(t.step_ms, "%.4f"), " ms; ",
-            rest > 0 ? cat(fixed(rest, "%.4f"), " ms (", fixed(100 * rest / t.step_ms, "%.1f"),
+        cat(" of a step of ", printed("%.4f", t.step_ms), " ms; ",
+            rest > 0 ? cat(printed("%.4f", rest), " ms (", printed("%.1f", 100 * rest / t.step_ms),
                            " %) are in none of them")
                      : std::string("steps that are not timed op by op are faster than their sum"));
   return said;
@@ -181,15 +176,16 @@ std::string timeline_html(const Timeline& t, std::string_view title) {
   for (size_t row = 0; row <= kRest; ++row)
     svg += text(4, row, "", row == kRest && t.is_placed ? "gaps" : kRows[row]);
   for (const TimelineEvent& e : t.events)
-    svg += rect(e.begin_ms, e.end_ms, scale, static_cast<size_t>(e.queue),
-                kColors[static_cast<size_t>(e.phase)],
-                cat(e.op, " (", e.kernel, ") ", e.scope, ": ", fixed(e.end_ms - e.begin_ms, "%.4f"),
-                    " ms from ", fixed(e.begin_ms, "%.4f")));
+    svg +=
+        rect(e.begin_ms, e.end_ms, scale, static_cast<size_t>(e.queue),
+             kColors[static_cast<size_t>(e.phase)],
+             cat(e.op, " (", e.kernel, ") ", e.scope, ": ", printed("%.4f", e.end_ms - e.begin_ms),
+                 " ms from ", printed("%.4f", e.begin_ms)));
   if (t.is_placed)
     svg += gaps(t.events, scale);
   else if (t.step_ms > end)
     svg += rect(end, t.step_ms, scale, kRest, "#999",
-                cat("not in any op: ", fixed(t.step_ms - end, "%.4f"), " ms"));
+                cat("not in any op: ", printed("%.4f", t.step_ms - end), " ms"));
   svg += axis(all, scale, bottom) + "</svg></div>\n";
   const std::string said = t.is_placed ? cat(t.events.size(),
                                              " kernels and copies of one replayed step, as the "
@@ -211,10 +207,8 @@ struct RankBar {
 };
 
 std::string line_of(const RankBar& b) {
-  char times[64];
-  std::snprintf(times, sizeof times, " %.6f %.6f ", b.begin_ms, b.end_ms);
-  return cat(b.rank, ' ', b.is_exchange, ' ', b.color, times, b.part, ' ', b.micro_batch, ' ',
-             b.what, '\n');
+  return cat(b.rank, ' ', b.is_exchange, ' ', b.color, printed(" %.6f %.6f ", b.begin_ms, b.end_ms),
+             b.part, ' ', b.micro_batch, ' ', b.what, '\n');
 }
 
 Result<RankBar> read_bar(const std::string& line) {
@@ -301,7 +295,7 @@ Result<std::string> simulated_below(std::span<const RankBar> bars, const Planned
       "weight gradients</span>, messages grey.</p>\n<h2>The schedule, simulated</h2>\n<p>A row for "
       "each place along pp. Parts take the mean of what they took above, on a processor of their "
       "own; messages take no time: ",
-      fixed(1e3 * s.step_s, "%.4f"), " ms, ", fixed(100 * s.bubble, "%.1f"),
+      printed("%.4f", 1e3 * s.step_s), " ms, ", printed("%.1f", 100 * s.bubble),
       " % of it waiting.</p>\n<div class=wide>", gantt_svg(pipeline.program, s, "Simulated"),
       "</div>\n");
 }
@@ -310,11 +304,9 @@ Result<std::vector<RankBar>> read_bars(std::span<const std::string> texts, int64
   std::vector<RankBar> bars;
   for (std::string_view text : texts)
     while (!text.empty()) {
-      const size_t n = std::min(text.find('\n'), text.size());
-      bars.push_back(TEGULA_TRY(read_bar(std::string(text.substr(0, n)))));
+      bars.push_back(TEGULA_TRY(read_bar(std::string(take_until('\n', text)))));
       if (bars.back().rank < 0 || bars.back().rank >= n_ranks)
         return internal_error(cat("a bar of rank ", bars.back().rank, " of ", n_ranks));
-      text.remove_prefix(std::min(n + 1, text.size()));
     }
   double first = bars.empty() ? 0 : bars[0].begin_ms;
   for (const RankBar& b : bars) first = std::min(first, b.begin_ms);
@@ -342,7 +334,7 @@ Result<std::string> ranks_html(std::span<const std::string> texts, int64_t n_ran
     if (b.is_exchange && b.part >= 0) computes[rank] -= ms;
     const size_t row = 2 * rank + (b.is_exchange ? 1 : 0);
     svg += rect(b.begin_ms, b.end_ms, scale, row, kColors[static_cast<size_t>(b.color)],
-                cat(b.what, ": ", fixed(ms, "%.4f"), " ms from ", fixed(b.begin_ms, "%.4f")));
+                cat(b.what, ": ", printed("%.4f", ms), " ms from ", printed("%.4f", b.begin_ms)));
     if (b.micro_batch >= 0 && !b.is_exchange && ms * scale > 24)
       svg += text(kLeft + (b.begin_ms + ms / 2) * scale, row,
                   " fill=\"#fff\" text-anchor=\"middle\"", cat(b.micro_batch));
@@ -353,10 +345,10 @@ Result<std::string> ranks_html(std::span<const std::string> texts, int64_t n_ran
       "<table><tr><th>rank</th><th class=n>computes, ms</th><th class=n>exchanges and waits, "
       "ms</th><th class=n>neither, ms</th></tr>\n";
   for (size_t r = 0; r < computes.size(); ++r)
-    sums += cat("<tr><td>", r, "</td><td class=n>", fixed(computes[r], "%.4f"), "</td><td class=n>",
-                fixed(exchanges[r], "%.4f"), "</td><td class=n>",
-                fixed(all - computes[r] - exchanges[r], "%.4f"), "</td></tr>\n");
-  return cat(page_begin(title), "The last step, ", fixed(all, "%.4f"),
+    sums += cat("<tr><td>", r, "</td><td class=n>", printed("%.4f", computes[r]),
+                "</td><td class=n>", printed("%.4f", exchanges[r]), "</td><td class=n>",
+                printed("%.4f", all - computes[r] - exchanges[r]), "</td></tr>\n");
+  return cat(page_begin(title), "The last step, ", printed("%.4f", all),
              " ms from its first op to its last one, by the machine's clock. ", kLegend, svg,
              "<h2>By rank</h2>\n", sums, "</table></html>\n");
 }

@@ -7,6 +7,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/base/saturating.h"
+#include "tegula/base/text.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/plan/memory.h"
 #include "tegula/runtime/finite_hunt.h"
@@ -193,9 +194,8 @@ Result<std::string> Trainer::find_fault(size_t which, int64_t n_micro) {
       if (f.origin() && (!least || f.origin()->step < least->origin()->step)) least = &f;
     }
     if (!least) return "~";
-    char step[16];
-    std::snprintf(step, sizeof step, "%10zu ", least->origin()->step + 1);
-    return cat(least->nan.op.empty() ? "#" : "!", step, least->text());
+    return cat(least->nan.op.empty() ? "#" : "!", printed("%10zu ", least->origin()->step + 1),
+               least->text());
   };
   constexpr size_t kWords = 12;  // where the words begin
   std::string found = "~";
@@ -455,9 +455,7 @@ Status Trainer::exchange_counts(TrainSummary& sum) {
 
 std::string explain_process_memory(const TrainSummary& s) {
   const auto mib = [](int64_t bytes) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-    return std::string(text);
+    return printed("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
   };
   const int64_t heap =
       s.process_allocated_bytes - s.process_allocated_before_bytes - s.peak_bytes_measured;

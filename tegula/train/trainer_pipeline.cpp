@@ -5,6 +5,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
+#include "tegula/base/text.h"
 #include "tegula/ir/hash.h"
 #include "tegula/plan/collectives.h"
 #include "tegula/plan/memory.h"
@@ -18,8 +19,7 @@ namespace tegula {
 Status Trainer::compile_stages(const Target& target) {
   const std::vector<std::string> cuts = TEGULA_TRY(stages_of(config_, functions_, target));
   // Balanced ones follow each machine's own cores and caches.
-  std::string own;
-  for (const std::string& cut : cuts) own += cat(own.empty() ? "" : ", ", cut);
+  const std::string own = joined(cuts);
   const auto all = TEGULA_TRY(group_.segment().exchange(own));
   for (const std::string& one : all)
     if (one != all[0])
@@ -217,9 +217,8 @@ Result<std::string> Trainer::find_fault_in_stages(bool is_step) {
   for (const Hunted& h : hunts) {
     const NotFinite& f = h.hunt->found();
     if (!f.is_found()) continue;
-    char place[24];
-    std::snprintf(place, sizeof place, "%6zu%8zu ", f.weight.empty() ? h.part + 1 : 0,
-                  f.origin() ? f.origin()->step + 1 : 0);
+    const std::string place = printed("%6zu%8zu ", f.weight.empty() ? h.part + 1 : 0,
+                                      f.origin() ? f.origin()->step + 1 : 0);
     own = std::min(own, cat(f.nan.op.empty() && f.weight.empty() ? "#" : "!", place, f.text()));
   }
   constexpr size_t kWords = 16;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tegula/base/text.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/common/rope_config.h"
 #include "tegula/models/config_keys.h"
@@ -17,12 +18,11 @@ constexpr std::pair<DType, std::string_view> kTorchNames[] = {{DType::kF32, "flo
                                                               {DType::kF16, "float16"},
                                                               {DType::kF64, "float64"}};
 
-std::vector<std::string_view> split(std::string_view text, char at) {
+std::vector<std::string_view> words_of(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
-    const size_t n = std::min(text.find(at), text.size());
-    if (n > 0) parts.push_back(text.substr(0, n));
-    text.remove_prefix(std::min(n + 1, text.size()));
+    const std::string_view part = take_until(at, text);
+    if (!part.empty()) parts.push_back(part);
   }
   return parts;
 }
@@ -35,7 +35,7 @@ const Json* find(const Json& json, std::string_view key) {
 }
 
 bool has_choice(std::string_view choices, std::string_view text) {
-  const auto all = split(choices, '|');
+  const auto all = words_of(choices, '|');
   return std::ranges::find(all, text) != all.end();
 }
 
@@ -127,11 +127,11 @@ Result<SettingValue> read_key(const At& at, const Setting& s, const Json* found)
 Status read_keys(const Json& json, const std::string& path, const Field& f, SettingValue& value,
                  std::string_view& said) {
   const Setting& s = *f.setting;
-  for (const std::string_view key : split(f.keys, ' ')) {
+  for (const std::string_view key : words_of(f.keys, ' ')) {
     const At at{path, key};
     SettingValue here = TEGULA_TRY(read_key(at, s, find(json, key)));
     const bool is_there = !std::holds_alternative<std::monostate>(here);
-    const std::string_view first = split(f.keys, ' ')[0];
+    const std::string_view first = words_of(f.keys, ' ')[0];
     if (!s.is_of_training && key != first) {
       const SettingValue now = is_there ? here : value_of(f.absent, s);
       const SettingValue before = said.empty() ? value_of(f.absent, s) : value;
@@ -147,7 +147,7 @@ Status read_keys(const Json& json, const std::string& path, const Field& f, Sett
 // Other spellings of the key, which may be there beside it.
 Status read_spellings(const Json& json, const std::string& path, const Field& f,
                       SettingValue& value, std::string_view& said) {
-  for (const std::string_view key : split(f.also, ' ')) {
+  for (const std::string_view key : words_of(f.also, ' ')) {
     const Json* found = find(json, key);
     if (found == nullptr || found->is_null()) continue;
     const At at{path, key};
@@ -169,7 +169,7 @@ Status read_field(const Json& json, const std::string& path, const Field& f, Mod
   TEGULA_TRY(read_spellings(json, path, f, value, said));
   if (said.empty()) {
     if (std::holds_alternative<std::monostate>(f.absent))
-      return At{path, split(f.keys, ' ')[0]}.wrong("is missing");
+      return At{path, words_of(f.keys, ' ')[0]}.wrong("is missing");
     value = value_of(f.absent, *f.setting);
   }
   config.set(*f.setting, std::move(value));
@@ -186,7 +186,7 @@ Status check_fixed(const Json& json, const std::string& path, const ModelDef& mo
     for (const FixedKey& fixed : list) {
       const Json* value = find(json, fixed.key);
       if (value == nullptr) continue;
-      const auto known = split(fixed.values, '|');
+      const auto known = words_of(fixed.values, '|');
       const auto is_it = [&](std::string_view v) {
         return is_equal(*Json::parse(v, fixed.key), *value);
       };
@@ -255,7 +255,7 @@ SettingValue value_of(const Field::Default& value, const Setting& setting) {
   if (text == nullptr) return {};
   if (setting.type == SettingType::kText) return std::string(*text);
   if (setting.type == SettingType::kSizes) return std::vector<int64_t>();  // no family says any
-  const auto parts = split(*text, '|');
+  const auto parts = words_of(*text, '|');
   return std::vector<std::string>(parts.begin(), parts.end());
 }
 
@@ -317,7 +317,7 @@ namespace {
 void write_field(Json& json, const Field& f, const ModelConfig& config) {
   Json value = setting_json(config.get(*f.setting));
   if (f.setting->null_is_zero && value.number(1) == 0) value = nullptr;
-  for (const std::string_view key : split(f.keys, ' ')) json.set(key, value);
+  for (const std::string_view key : words_of(f.keys, ' ')) json.set(key, value);
 }
 
 Json torch_name(DType dtype) {
@@ -336,7 +336,7 @@ Result<std::string> derived_config_json(const ModelConfig& config, DType dtype,
   for (const Field& f : (*TEGULA_TRY(find_model(config.type))).fields)
     if (config.get(*f.setting) != was.get(*f.setting)) {
       write_field(json, f, config);
-      for (const std::string_view key : split(f.also, ' '))  // which would contradict
+      for (const std::string_view key : words_of(f.also, ' '))  // which would contradict
         if (json.find(key) != nullptr) json.set(key, setting_json(config.get(*f.setting)));
     }
   for (const char* key : {"dtype", "torch_dtype"})
@@ -354,7 +354,7 @@ std::string model_config_json(const ModelConfig& config, DType dtype) {
   for (const Field& f : model.fields) write_field(json, f, config);
   write_rope_scaling(config, json);
   for (const FixedKey& fixed : model.fixed)
-    if (fixed.is_written) json.set(fixed.key, *Json::parse(split(fixed.values, '|')[0], fixed.key));
+    if (fixed.is_written) json.set(fixed.key, *Json::parse(words_of(fixed.values, '|')[0], fixed.key));
   json.set("torch_dtype", torch_name(dtype));
   // Our tokenizers have no special tokens; the library's own defaults may lie outside the
   // vocabulary.

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/models/common/config_json.h"
 #include "tegula/models/common/names.h"
@@ -276,10 +277,8 @@ std::string note_on_keys(std::string_view text, const std::string& path) {
   if (model == models.end()) return "";
   Walk walk{path, **model};
   if (!walk.members(*json->as<Json::Object>(), "").ok() || walk.unread.empty()) return "";
-  std::string list;
-  for (const std::string& key : walk.unread) list += cat(list.empty() ? "" : ", ", key);
   return cat("'", path, "' has keys that neither tegula nor transformers' ", *name,
-             " reads: ", list);
+             " reads: ", joined(walk.unread));
 }
 
 }  // namespace tegula

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/models/model.h"
 
 namespace tegula {
@@ -16,9 +17,8 @@ inline const TensorNames& names_of(const ModelConfig& config) {
 template <class F>
 bool any_word(std::string_view words, F&& is_it) {
   while (!words.empty()) {
-    const size_t n = std::min(words.find(' '), words.size());
-    if (n > 0 && is_it(words.substr(0, n))) return true;
-    words.remove_prefix(std::min(n + 1, words.size()));
+    const std::string_view word = take_until(' ', words);
+    if (!word.empty() && is_it(word)) return true;
   }
   return false;
 }

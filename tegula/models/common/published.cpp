@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/models/common/names.h"
 #include "tegula/models/common/published_rows.h"
@@ -80,9 +81,7 @@ class Keys {
     std::string_view first = keys.substr(0, keys.find(' '));
     int64_t found = -1;
     for (std::string_view rest = keys; !rest.empty();) {
-      const size_t n = std::min(rest.find(' '), rest.size());
-      const std::string_view key = rest.substr(0, n);
-      rest.remove_prefix(std::min(n + 1, rest.size()));
+      const std::string_view key = take_until(' ', rest);
       const Json* value = find(key);
       if (value == nullptr || found >= 0) continue;
       const auto* i = value->as<int64_t>();

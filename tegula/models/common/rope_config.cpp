@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tegula/base/text.h"
 #include "tegula/models/common/names.h"
 
 namespace tegula {
@@ -123,9 +124,7 @@ struct Object {
     Json all = Json::object({{"rope_type", k.type}});
     for (const std::string_view words : {k.needed, k.optional})
       for (std::string_view rest = words; !rest.empty();) {
-        const size_t n = std::min(rest.find(' '), rest.size());
-        const std::string_view member = rest.substr(0, n);
-        rest.remove_prefix(std::min(n + 1, rest.size()));
+        const std::string_view member = take_until(' ', rest);
         if (words == k.needed || find(member)) all.set(member, TEGULA_TRY(value(member)));
       }
     if (!k.has_original) return all;

@@ -1,4 +1,5 @@
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/passes/superopt/program.h"
 
 namespace tegula::superopt {
@@ -237,9 +238,8 @@ Result<std::vector<Rule>> parse_rules(Text text, Text file) {
     return {};
   };
   while (!text.empty()) {
-    const size_t n = std::min(text.find('\n'), text.size());
-    Text line = text.substr(0, std::min(n, text.find('#')));
-    text.remove_prefix(std::min(n + 1, text.size()));
+    Text line = take_until('\n', text);
+    line = line.substr(0, line.find('#'));
     ++number;
     while (!line.empty() && (line.back() == ' ' || line.back() == '\r' || line.back() == '\t'))
       line.remove_suffix(1);

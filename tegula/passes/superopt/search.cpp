@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/text.h"
 #include "tegula/cost/calls.h"
 #include "tegula/ir/hash.h"
 #include "tegula/passes/pipeline.h"
@@ -129,9 +130,7 @@ class BlockSearch {
     if (!tidy(c.module).ok() || !price(c).ok()) return {};
     const Candidate first = c;
     while (!text.empty()) {
-      const size_t end = std::min(text.find(' '), text.size());
-      const std::string word(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
+      const std::string word(take_until(' ', text));
       const size_t colon = word.find(':');
       if (colon == std::string::npos) return {};
       Move move;
@@ -351,11 +350,7 @@ class Superoptimiser {
 };
 
 // Four digits.
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", x);
-  return text;
-}
+std::string number(double x) { return printed("%.4g", x); }
 
 }  // namespace
 
