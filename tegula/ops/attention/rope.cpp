@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -102,15 +102,6 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   return {reshape(concat(y, 4), in[0].shape())};
 }
 
-// The rotation of another x: by the same or, `turned`, by the opposite angles.
-Var rotated(Builder& b, const Attrs& attrs, std::span<const Var> in, Var x, bool turned) {
-  Attrs a = attrs;
-  if (turned) a.set("inverse", !attrs.flag("inverse"));
-  std::vector<Var> operands(in.begin(), in.end());
-  operands[0] = x;
-  return b.emit_n(rope_op, std::move(a), operands)[0];
-}
-
 std::vector<int64_t> units(std::span<const double> divisors) {
   std::vector<int64_t> all;
   for (const double x : divisors) all.push_back(std::llround(x / kUnit));
@@ -181,11 +172,13 @@ constinit const OpDef rope_op = {
     },
     .flops = [](const OpCall& c) { return 3 * c.in[0].shape.numel(); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      return {rotated(b, c.attrs(), c.in, c.grad[0], true)};
+      Attrs a = c.attrs();
+      a.set("inverse", !a.flag("inverse"));  // by the opposite angles
+      std::vector<Var> in(c.in.begin(), c.in.end());
+      in[0] = c.grad[0];
+      return b.emit_n(rope_op, std::move(a), in);
     },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {rotated(b, c.attrs(), c.in, c.tangent[0], false)};
-    },
+    .jvp = jvp_of_first,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,

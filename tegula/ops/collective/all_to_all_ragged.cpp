@@ -1,5 +1,6 @@
 // all_to_all of rows of which only a part is filled: lengths are data, what they may be is static.
 #include "tegula/ops/common/collective.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -121,9 +122,7 @@ constinit const OpDef all_to_all_ragged_op = group_op({
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {turned(b, c.attrs(), c.grad[0], c.in[2], c.in[1]), Var(), Var()};
     },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {b.emit(all_to_all_ragged_op, c.attrs(), {c.tangent[0], c.in[1], c.in[2]})};
-    },
+    .jvp = jvp_of_first,
     .reference = reference_with_ints<Ref>,
     .samples = samples,
     .collective = &kTogether,

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/amounts.h"
 #include "tegula/base/integer.h"
 #include "tegula/base/saturating.h"
 #include "tegula/base/sizes.h"
@@ -108,8 +109,7 @@ Var emit_binary(const OpDef& op, const Var& x, const Var& y, Loc loc) {
   if (!(x.shape() == y.shape())) {
     auto shape = broadcast_shapes(x.shape(), y.shape());
     if (!shape.ok()) {
-      Error e = std::move(shape).error();
-      e.message = cat(op.name, ": ", e.message);
+      Error e = named(op.name, std::move(shape).error());
       e.where = loc;
       return b.fail(std::move(e));
     }
@@ -242,8 +242,8 @@ Var select(Var condition, Var if_true, Var if_false, Loc loc) {
   auto s = broadcast_shapes(if_true.shape(), if_false.shape());
   if (s.ok()) s = broadcast_shapes(condition.shape(), *s);
   if (!s.ok()) {
-    Error e = std::move(s).error();
-    e.message = cat("select: ", e.message), e.where = loc;
+    Error e = named("select", std::move(s).error());
+    e.where = loc;
     return b.fail(std::move(e));
   }
   return b.emit(

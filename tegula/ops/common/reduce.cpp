@@ -1,5 +1,7 @@
 #include "tegula/ops/common/reduce.h"
 
+#include "tegula/ops/common/rules.h"
+
 namespace tegula {
 
 bool is_reduced(const Attrs& a, int d) {
@@ -23,22 +25,17 @@ Result<DimMap> reduce_dims(const OpCall& c, Combine combine) {
                                   " must ascend within the ", x.rank(), " dims of ", x));
     previous = d;
   }
-  DimMap m;
-  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  MapMaker m(1);
   for (int d = 0; d < x.rank(); ++d) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), x[d]));
-    m.factors.back().whole = combine == Combine::kNever && is_reduced(*c.attrs, d);
-    m.operands[0].push_back({0, {{f, 1}}});
-    if (!is_reduced(*c.attrs, d)) {
-      m.results[0].push_back({0, {{f, 1}}});
-      m.result_shapes[0].push_back(x[d]);
-    } else if (c.attrs->flag("keep")) {
-      m.results[0].emplace_back();
-      m.result_shapes[0].push_back(1);
-    }
+    const bool is_its = is_reduced(*c.attrs, d);
+    const uint8_t f = m.factor(cat("d", d), x[d], combine == Combine::kNever && is_its);
+    m.operand(0, f);
+    if (!is_its)
+      m.result(0, x[d], f);
+    else if (c.attrs->flag("keep"))
+      m.result(0, 1, DimExpr());
   }
-  m.finish(combine);
-  return m;
+  return std::move(m).done(combine);
 }
 
 Var extremum_share(const Var& x, const Var& y, const Attrs& a) {

@@ -1,22 +1,17 @@
 // A constant: one scalar `value`, or a vector of integer `values`.
-#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/literal.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
-  DimMap m;
-  m.results.emplace_back();
-  m.result_shapes.emplace_back();
+  MapMaker m(0);
   if (const AttrValue* v = c.attrs->find("values")) {
-    const Dim n = static_cast<int64_t>(v->get<std::vector<int64_t>>().size());
-    const auto f = static_cast<uint8_t>(m.add_factor("n", n));
-    m.results[0].push_back({0, {{f, 1}}});
-    m.result_shapes[0].push_back(n);
+    const Dim n = std::ssize(v->get<std::vector<int64_t>>());
+    m.result(0, n, m.factor("n", n));
   }
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {
@@ -45,9 +40,7 @@ constinit const OpDef constant_op = {
     .formula = "y = value",
     .group = "creation",
     .dims_fn = dims,
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      return std::vector{c.attrs->dtype("dtype")};
-    },
+    .types_fn = named_dtype,
     .attrs = {{"dtype", AttrKind::kDType, true, "element type"},
               {"value", AttrKind::kFloat, false, "the scalar"},
               {"values", AttrKind::kInts, false, "integers of a vector"}},

@@ -1,17 +1,9 @@
 // The run-time extent of a symbolic dim, as a scalar.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
 namespace {
-Result<DimMap> dims(const OpCall&) {
-  DimMap m;
-  m.results.emplace_back();
-  m.result_shapes.emplace_back();
-  m.finish();
-  return m;
-}
-
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
@@ -24,10 +16,8 @@ constinit const OpDef extent_op = {
     .name = "extent",
     .formula = "y = the dim's extent in this run",
     .group = "creation",
-    .dims_fn = dims,
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      return std::vector{c.attrs->dtype("dtype")};
-    },
+    .dims_fn = [](const OpCall&) -> Result<DimMap> { return MapMaker(0).done(); },
+    .types_fn = named_dtype,
     .attrs = {{"size", AttrKind::kDims, true, "the dim"},
               {"dtype", AttrKind::kDType, true, "element type"}},
     .reference = reference_of<Ref>,

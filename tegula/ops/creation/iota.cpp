@@ -1,22 +1,15 @@
 // y[i0, i1, ...] = i_dim: the index along one dim.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
   if (c.attrs->dims("shape").size() > kMaxRank) return unsupported("iota: more than 8 dims");
-  DimMap m;
-  m.results.emplace_back();
-  m.result_shapes.emplace_back();
+  MapMaker m(0);
   int i = 0;
-  for (const Dim& d : c.attrs->dims("shape")) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", i++), d));
-    m.results[0].push_back({0, {{f, 1}}});
-    m.result_shapes[0].push_back(d);
-  }
-  m.finish();
-  return m;
+  for (const Dim& d : c.attrs->dims("shape")) m.result(0, d, m.factor(cat("d", i++), d));
+  return std::move(m).done();
 }
 
 struct Ref {
@@ -29,10 +22,7 @@ struct Ref {
 };
 
 Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
-  Attrs a = *c.attrs;
-  auto shape = a.dims("shape");
-  shape[static_cast<size_t>(factor)] = hi - lo;
-  a.set("shape", shape);
+  Attrs a = resized(c, "shape", factor, lo, hi);
   if (factor == a.i("dim")) a.set("start", a.get_or<int64_t>("start", 0) + lo);
   return a;
 }
@@ -43,9 +33,7 @@ constinit const OpDef iota_op = {
     .formula = "y[i0, i1, ...] = start + i_dim",
     .group = "creation",
     .dims_fn = dims,
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      return std::vector{c.attrs->dtype("dtype")};
-    },
+    .types_fn = named_dtype,
     .attrs = {{"shape", AttrKind::kDims, true, "result shape"},
               {"dim", AttrKind::kInt, true, "dim that counts"},
               {"start", AttrKind::kInt, false, "value at index 0"},

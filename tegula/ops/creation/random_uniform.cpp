@@ -1,23 +1,15 @@
 // y[i] = Philox(seed, stream, i) in [0, 1): depends on position alone, never on threads or ranks.
 #include "tegula/base/philox.h"
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
-  DimMap m;
-  m.operands.resize(1);
-  m.results.emplace_back();
-  m.result_shapes.emplace_back();
+  MapMaker m(1);
   int i = 0;
-  for (const Dim& d : c.attrs->dims("shape")) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", i++), d));
-    m.results[0].push_back({0, {{f, 1}}});
-    m.result_shapes[0].push_back(d);
-  }
-  m.finish();
-  return m;
+  for (const Dim& d : c.attrs->dims("shape")) m.result(0, d, m.factor(cat("d", i++), d));
+  return std::move(m).done();
 }
 
 // A part of a larger tensor says where it lies in it (`origin`, `whole`), so that its numbers are
@@ -42,14 +34,13 @@ struct Ref {
 };
 
 Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
-  Attrs a = *c.attrs;
-  auto shape = a.dims("shape");
+  Attrs a = resized(c, "shape", factor, lo, hi);
+  const auto& shape = c.attrs->dims("shape");
   std::vector<int64_t> origin(shape.size(), 0), whole;
   for (const Dim& d : shape) whole.push_back(d.bound());
   if (a.has("origin")) origin = a.ints("origin"), whole = a.ints("whole");
   origin[static_cast<size_t>(factor)] += lo;
-  shape[static_cast<size_t>(factor)] = hi - lo;
-  a.set("shape", shape), a.set("origin", origin), a.set("whole", whole);
+  a.set("origin", origin), a.set("whole", whole);
   return a;
 }
 }  // namespace

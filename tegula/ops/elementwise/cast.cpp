@@ -1,7 +1,7 @@
 // y = x in another dtype. To a float it rounds to nearest even; e4m3 takes ±448 for what it cannot
 // hold. A float becomes an integer truncated, held at the ends of the range, and 0 where it is NaN;
 // an integer becomes another by its low bits (it wraps). As bool: x ≠ 0.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 

@@ -1,6 +1,7 @@
 // Gradient of embedding: dtable[n, :] = the sum of grad[.., :] over ids[..] = n, in the order of
 // positions, so that equal ids always add up alike.
 #include "tegula/ops/common/gathering.h"
+#include "tegula/ops/common/rules.h"
 #include "tegula/ops/embedding.h"
 
 namespace tegula {
@@ -65,9 +66,7 @@ constinit const OpDef embedding_bwd_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {embedding(c.grad[0], c.in[1]), Var()};
     },
-    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
-      return {b.emit(embedding_bwd_op, c.attrs(), {c.tangent[0], c.in[1]})};
-    },
+    .jvp = jvp_of_first,
     .reference = reference_of<Ref>,
     .samples = samples,
     .localize = localize,

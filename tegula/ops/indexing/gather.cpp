@@ -1,5 +1,6 @@
 // y[b.., p.., i.., q..] = x[b.., p.., ids[b.., i..], q..]; zero where the id is out of range.
 #include "tegula/ops/common/gathering.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -49,10 +50,7 @@ constinit const OpDef gather_op = {
       const Gathering g(c.attrs(), c.in[1].rank());
       return {scatter_add(c.grad[0], c.in[1], g.dim, c.in[0].dim(g.dim), g.batch), Var()};
     },
-    .jvp = [](Builder&, const JvpCall& c) -> Grads {
-      const Gathering g(c.attrs(), c.in[1].rank());
-      return {gather(c.tangent[0], c.in[1], g.dim, g.batch)};
-    },
+    .jvp = jvp_of_first,
     .reference = reference_with_ints<GatherRef>,
     .samples = samples,
 };

@@ -1,5 +1,5 @@
 // y = the operands laid one after another along `dim`.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 #include "tegula/ops/dynamic_slice.h"
 
 namespace tegula {
@@ -9,7 +9,7 @@ Result<DimMap> dims(const OpCall& c) {
   const int64_t dim = c.attrs->i("dim");
   if (c.in.empty() || dim < 0 || dim >= c.shape(0).rank())
     return invalid_argument(cat("concat: dim ", dim, " of ", c.in.size(), " operands"));
-  DimMap m;
+  MapMaker m(c.in.size());
   Shape y = c.shape(0);
   for (size_t k = 1; k < c.in.size(); ++k) {
     const Shape& x = c.shape(k);
@@ -20,19 +20,14 @@ Result<DimMap> dims(const OpCall& c) {
                                   ": only dim ", dim, " may differ"));
     y[static_cast<int>(dim)] = TEGULA_TRY(add(y[static_cast<int>(dim)], x[static_cast<int>(dim)]));
   }
-  for (int d = 0; d < y.rank(); ++d) m.add_factor(cat("d", d), y[d]);
-  m.results.emplace_back();
-  for (int d = 0; d < y.rank(); ++d) m.results[0].push_back({0, {{static_cast<uint8_t>(d), 1}}});
+  for (int d = 0; d < y.rank(); ++d) m.result(0, y[d], m.factor(cat("d", d), y[d]));
   int64_t offset = 0;
   for (size_t k = 0; k < c.in.size(); ++k) {
-    auto& operand = m.operands.emplace_back();
     for (int d = 0; d < y.rank(); ++d)
-      operand.push_back({d == dim ? -offset : 0, {{static_cast<uint8_t>(d), 1}}});
+      m.operand(k, {d == dim ? -offset : 0, {{static_cast<uint8_t>(d), 1}}});
     offset += c.shape(k)[static_cast<int>(dim)].bound();
   }
-  m.result_shapes.push_back(y);
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {

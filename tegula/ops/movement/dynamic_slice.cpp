@@ -1,7 +1,7 @@
 // y[i] = x[clamp(start) + i]: a part of x whose place is known at run time.
 #include "tegula/ops/dynamic_slice.h"
 
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -13,9 +13,7 @@ Result<DimMap> dims(const OpCall& c) {
   if (static_cast<int>(size.size()) != x.rank() || c.in.size() != 1 + size.size())
     return invalid_argument(cat("dynamic_slice: ", x, " with sizes ", size, " and ",
                                 c.in.size() - 1, " starts: one each per dim"));
-  DimMap m;
-  m.operands.resize(c.in.size());
-  m.results.emplace_back(), m.result_shapes.emplace_back();
+  MapMaker m(c.in.size());
   for (int d = 0; d < x.rank(); ++d) {
     const Dim n = size[static_cast<size_t>(d)];
     if (!n.is_const() && !x[d].is_const() && n.symbol != x[d].symbol)
@@ -23,15 +21,12 @@ Result<DimMap> dims(const OpCall& c) {
                              ": nothing says that they lie within it at every extent"));
     if (n.bound() > x[d].bound())
       return invalid_argument(cat("dynamic_slice: size ", n, " of dim ", d, " exceeds ", x[d]));
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), n));
     const bool cut = !(n == x[d]);
-    m.factors.back().whole = cut;
-    m.operands[0].push_back(cut ? DimExpr{0, {}, true} : DimExpr{0, {{f, 1}}});
-    m.results[0].push_back({0, {{f, 1}}});
-    m.result_shapes[0].push_back(n);
+    const uint8_t f = m.factor(cat("d", d), n, cut);
+    m.operand(0, cut ? MapMaker::whole() : MapMaker::plain(f));
+    m.result(0, n, f);
   }
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {
@@ -48,14 +43,6 @@ struct Ref {
     });
   }
 };
-
-Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
-  Attrs a = *c.attrs;
-  auto size = a.dims("size");
-  size[static_cast<size_t>(factor)] = hi - lo;
-  a.set("size", size);
-  return a;
-}
 
 }  // namespace
 
@@ -84,9 +71,7 @@ constinit const OpDef dynamic_slice_op = {
       g[0] = dynamic_update_slice(zeros_like(c.in[0]), c.grad[0], c.in.subspan(1));
       return g;
     },
-    .jvp = [](Builder&, const JvpCall& c) -> Grads {
-      return {dynamic_slice(c.tangent[0], c.in.subspan(1), c.out[0].shape())};
-    },
+    .jvp = jvp_of_first,
     .reference = reference_with_ints<Ref>,
     .samples =
         [] {
@@ -98,7 +83,8 @@ constinit const OpDef dynamic_slice_op = {
                                      {"rows", {x, at(2), at(0)}, size(1, 6)},
                                      {"too large", {x, at(0), at(0)}, size(5, 6), "exceeds"}};
         },
-    .localize = localize,
+    .localize = [](const OpCall& c, const DimMap&, int factor, int64_t lo,
+                   int64_t hi) { return resized(c, "size", factor, lo, hi); },
 };
 
 }  // namespace tegula

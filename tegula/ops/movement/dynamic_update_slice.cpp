@@ -1,5 +1,5 @@
 // y = x with y[clamp(start) + i] = update[i]: how a KV cache grows, in place when x is donated.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 #include "tegula/ops/dynamic_slice.h"
 
 namespace tegula {
@@ -12,9 +12,7 @@ Result<DimMap> dims(const OpCall& c) {
       c.in.size() != 2 + static_cast<size_t>(x.rank()))
     return invalid_argument(cat("dynamic_update_slice: x ", x, " with ", c.in.size(),
                                 " operands: x, update of the same rank, and a start per dim"));
-  DimMap m;
-  m.operands.resize(c.in.size());
-  m.results.emplace_back(), m.result_shapes.push_back(x);
+  MapMaker m(c.in.size());
   for (int d = 0; d < x.rank(); ++d) {
     const Dim n = c.shape(1)[d];
     if (!n.is_const() && !x[d].is_const() && n.symbol != x[d].symbol)
@@ -23,15 +21,13 @@ Result<DimMap> dims(const OpCall& c) {
     if (n.bound() > x[d].bound())
       return invalid_argument(
           cat("dynamic_update_slice: the update's dim ", d, " is ", n, ", x's ", x[d]));
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), x[d]));
     const bool part = !(n == x[d]);
-    m.factors.back().whole = part;
-    m.operands[0].push_back({0, {{f, 1}}});
-    m.operands[1].push_back(part ? DimExpr{0, {}, true} : DimExpr{0, {{f, 1}}});
-    m.results[0].push_back({0, {{f, 1}}});
+    const uint8_t f = m.factor(cat("d", d), x[d], part);
+    m.operand(0, f);
+    m.operand(1, part ? MapMaker::whole() : MapMaker::plain(f));
+    m.result(0, x[d], f);
   }
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {

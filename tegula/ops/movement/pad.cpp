@@ -2,26 +2,21 @@
 // slice.
 #include "tegula/ops/pad.h"
 
+#include "tegula/base/amounts.h"
 #include "tegula/base/saturating.h"
-#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/literal.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
 namespace {
-Result<Dim> in_pad(Result<Dim> size) {
-  if (size.ok()) return size;
-  Error e = std::move(size).error();
-  e.message = cat("pad: ", e.message);
-  return e;
-}
-
 // The result's dim: what lo, interior and hi make of it, or "size", of which hi is what is left.
 Result<Dim> padded(const OpCall& c, Dim n) {
   const int64_t lo = c.attrs->i("lo"), hi = c.attrs->i("hi"), interior = c.attrs->i("interior");
   const int64_t around = saturating_add(lo, hi);
-  const Dim size = TEGULA_TRY(in_pad(mul(n, saturating_add(interior, 1))));
-  if (!c.attrs->has("size")) return in_pad(add(size, n.bound() > 0 ? around - interior : around));
+  const Dim size = TEGULA_TRY(named("pad", mul(n, saturating_add(interior, 1))));
+  if (!c.attrs->has("size"))
+    return named("pad", add(size, n.bound() > 0 ? around - interior : around));
   const auto& to = c.attrs->dims("size");
   if (to.size() == 1 && !n.is_const() && !to[0].is_const() && n.symbol != to[0].symbol)
     return unsupported(cat("pad: ", n, " elements in ", to[0],
@@ -40,23 +35,14 @@ Result<DimMap> dims(const OpCall& c) {
   const int64_t interior = c.attrs->i("interior");
   if (dim < 0 || dim >= x.rank() || lo < 0 || hi < 0 || interior < 0)
     return invalid_argument(cat("pad: dim ", dim, ", lo ", lo, ", hi ", hi, " of ", x));
-  DimMap m;
-  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
-  for (int d = 0; d < x.rank(); ++d) {
-    if (d != dim) {
-      const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), x[d]));
-      m.operands[0].push_back({0, {{f, 1}}});
-      m.results[0].push_back({0, {{f, 1}}});
-      m.result_shapes[0].push_back(x[d]);
-      continue;
-    }
-    // The padded dim is read and written whole.
-    m.operands[0].push_back({0, {}, true});
-    m.results[0].push_back({0, {}, true});
-    m.result_shapes[0].push_back(TEGULA_TRY(padded(c, x[d])));
+  MapMaker m(1);
+  for (int d = 0; d < x.rank(); ++d) {  // the padded one is read and written whole
+    const bool is_padded = d == dim;
+    const DimExpr at = is_padded ? MapMaker::whole() : MapMaker::plain(m.factor(cat("d", d), x[d]));
+    m.operand(0, at);
+    m.result(0, is_padded ? TEGULA_TRY(padded(c, x[d])) : x[d], at);
   }
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {
@@ -122,12 +108,10 @@ constinit const OpDef pad_op = {
       return {
           slice(c.grad[0], dim, c.attrs().i("lo"), c.in[0].dim(dim), c.attrs().i("interior") + 1)};
     },
-    .jvp = [](Builder&, const JvpCall& c) -> Grads {
-      const auto& a = c.attrs();
-      const auto dim = static_cast<int>(a.i("dim"));
-      if (a.has("size"))
-        return {pad_to(c.tangent[0], dim, a.i("lo"), c.out[0].dim(dim), a.i("interior"), 0.0)};
-      return {pad(c.tangent[0], dim, a.i("lo"), a.i("hi"), a.i("interior"), 0.0)};
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      Attrs a = c.attrs();
+      a.set("value", 0.0);
+      return {b.emit(pad_op, std::move(a), {c.tangent[0]})};
     },
     .reference = reference_with_ints<Ref>,
     .samples =

@@ -1,5 +1,5 @@
 // x = q scale, with a scale for every entry of one dim.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 #include "tegula/ops/quantise.h"
 
 namespace tegula {
@@ -12,17 +12,13 @@ Result<DimMap> dims(const OpCall& c) {
       !(c.shape(1)[0] == q[static_cast<int>(axis)]))
     return invalid_argument(cat("dequantise: axis ", axis, " of ", c.in[0], " with scale ",
                                 c.in.size() > 1 ? cat(c.in[1]) : std::string("missing")));
-  DimMap m;
-  m.operands.resize(2), m.results.resize(1);
+  MapMaker m(2);
   for (int d = 0; d < q.rank(); ++d) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), q[d]));
-    m.operands[0].push_back({0, {{f, 1}}});
-    m.results[0].push_back({0, {{f, 1}}});
-    if (d == axis) m.operands[1].push_back({0, {{f, 1}}});
+    const uint8_t f = m.factor(cat("d", d), q[d]);
+    m.operand(0, f), m.result(0, q[d], f);
+    if (d == axis) m.operand(1, f);
   }
-  m.result_shapes = {q};
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {

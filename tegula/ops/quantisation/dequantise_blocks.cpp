@@ -1,5 +1,6 @@
 // w = scale q + min, of blocks of a few bits a value.
 #include "tegula/ops/common/blocks.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -8,25 +9,16 @@ namespace {
 Result<DimMap> dims(const OpCall& c) {
   const BlockRows rows = TEGULA_TRY(BlockRows::of(c, 0));
   const Shape& w = c.shape(0);
-  DimMap m;
-  m.operands.resize(1), m.results.resize(1);
-  Shape out;
+  MapMaker m(1);
   for (int d = 0; d + 1 < w.rank(); ++d) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), w[d]));
-    m.operands[0].push_back({0, {{f, 1}}});
-    m.results[0].push_back({0, {{f, 1}}});
-    out.push_back(w[d]);
+    const uint8_t f = m.factor(cat("d", d), w[d]);
+    m.operand(0, f), m.result(0, w[d], f);
   }
-  const auto b = static_cast<uint8_t>(m.add_factor("b", rows.blocks));
-  const auto j = static_cast<uint8_t>(m.add_factor("j", rows.layout->n_bytes));
-  const auto i = static_cast<uint8_t>(m.add_factor("i", rows.layout->n_values));
-  m.factors[j].whole = m.factors[i].whole = true;
-  m.operands[0].push_back({0, {{b, rows.layout->n_bytes}, {j, 1}}});
-  m.results[0].push_back({0, {{b, rows.layout->n_values}, {i, 1}}});
-  out.push_back(rows.k());
-  m.result_shapes = {out};
-  m.finish();
-  return m;
+  const uint8_t b = m.factor("b", rows.blocks), j = m.factor("j", rows.layout->n_bytes, true),
+                i = m.factor("i", rows.layout->n_values, true);
+  m.operand(0, {0, {{b, rows.layout->n_bytes}, {j, 1}}});
+  m.result(0, rows.k(), {0, {{b, rows.layout->n_values}, {i, 1}}});
+  return std::move(m).done();
 }
 
 struct Ref {

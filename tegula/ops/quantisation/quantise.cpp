@@ -2,7 +2,7 @@
 // every channel.
 #include "tegula/ops/quantise.h"
 
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -12,18 +12,13 @@ Result<DimMap> dims(const OpCall& c) {
   const int64_t axis = c.attrs->i("axis");
   if (axis < 0 || axis >= x.rank())
     return invalid_argument(cat("quantise: axis ", axis, " of ", c.in[0]));
-  DimMap m;
-  m.operands.resize(1), m.results.resize(2);
-  for (int d = 0; d < x.rank(); ++d) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), x[d]));
-    m.factors.back().whole = d != axis;  // q needs the scale of the whole channel
-    m.operands[0].push_back({0, {{f, 1}}});
-    m.results[0].push_back({0, {{f, 1}}});
-    if (d == axis) m.results[1].push_back({0, {{f, 1}}});
+  MapMaker m(1, 2);
+  for (int d = 0; d < x.rank(); ++d) {  // q needs the scale of the whole channel
+    const uint8_t f = m.factor(cat("d", d), x[d], d != axis);
+    m.operand(0, f), m.result(0, x[d], f);
+    if (d == axis) m.result(1, x[d], f);
   }
-  m.result_shapes = {x, {x[static_cast<int>(axis)]}};
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {

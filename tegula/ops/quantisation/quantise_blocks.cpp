@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "tegula/ops/common/blocks.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -12,25 +13,16 @@ Result<DimMap> dims(const OpCall& c) {
   if (!k.is_const() || k.bound() % kQuantisedRun != 0)
     return invalid_argument(
         cat("quantise_blocks: the last dim of ", c.in[0], " is no multiple of ", kQuantisedRun));
-  DimMap m;
-  m.operands.resize(1), m.results.resize(2);
-  Shape d;
-  for (int i = 0; i + 1 < x.rank(); ++i) {
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", i), x[i]));
-    m.operands[0].push_back({0, {{f, 1}}});
-    for (auto& result : m.results) result.push_back({0, {{f, 1}}});
-    d.push_back(x[i]);
+  MapMaker m(1, 2);
+  for (int d = 0; d + 1 < x.rank(); ++d) {
+    const uint8_t f = m.factor(cat("d", d), x[d]);
+    m.operand(0, f), m.result(0, x[d], f), m.result(1, x[d], f);
   }
-  const auto b = static_cast<uint8_t>(m.add_factor("b", k.bound() / kQuantisedRun));
-  const auto i = static_cast<uint8_t>(m.add_factor("i", kQuantisedRun));
-  m.factors[i].whole = true;
-  m.operands[0].push_back({0, {{b, kQuantisedRun}, {i, 1}}});
-  m.results[0].push_back({0, {{b, kQuantisedRun}, {i, 1}}});
-  m.results[1].push_back({0, {{b, 1}}});
-  d.push_back(k.bound() / kQuantisedRun);
-  m.result_shapes = {x, d};
-  m.finish();
-  return m;
+  const Dim runs = k.bound() / kQuantisedRun;
+  const uint8_t b = m.factor("b", runs), i = m.factor("i", kQuantisedRun, true);
+  const DimExpr run{0, {{b, kQuantisedRun}, {i, 1}}};
+  m.operand(0, run), m.result(0, k, run), m.result(1, runs, b);
+  return std::move(m).done();
 }
 
 // Every step is rounded to f32, whatever S is: whole numbers hang on it.

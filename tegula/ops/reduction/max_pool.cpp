@@ -1,5 +1,6 @@
 // The largest of every window, and where it lies: what the gradient needs instead of x. Padding
 // takes no part; the first of equals wins, and NaN wins over all.
+#include "tegula/ops/common/rules.h"
 #include "tegula/ops/common/windows.h"
 #include "tegula/ops/indexing.h"
 
@@ -28,23 +29,17 @@ Result<std::vector<Window>> windows(const OpCall& c) {
 Result<DimMap> dims(const OpCall& c) {
   const auto w = TEGULA_TRY(windows(c));
   const Shape& x = c.shape(0);
-  DimMap m;
-  m.operands.resize(1), m.results.resize(2);
-  Shape y;
+  MapMaker m(1, 2);
   for (int d = 0; d < x.rank(); ++d) {
     const bool spatial = d >= 2;
     const Dim size =
         spatial ? TEGULA_TRY(w[static_cast<size_t>(d - 2)].count("max_pool", x[d])) : x[d];
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), size));
     // The places in the second result are those of a whole x.
-    m.factors.back().whole = spatial;
-    m.operands[0].push_back(spatial ? DimExpr{0, {}, true} : DimExpr{0, {{f, 1}}});
-    for (auto& r : m.results) r.push_back({0, {{f, 1}}});
-    y.push_back(size);
+    const uint8_t f = m.factor(cat("d", d), size, spatial);
+    m.operand(0, spatial ? MapMaker::whole() : MapMaker::plain(f));
+    m.result(0, size, f), m.result(1, size, f);
   }
-  m.result_shapes = {y, y};
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {

@@ -1,5 +1,5 @@
 // y = x repeated along new or extent-1 dims, aligned at the right (NumPy); a stride-0 view.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -12,17 +12,14 @@ Result<DimMap> dims(const OpCall& c) {
   for (int d = 0; valid && d < x.rank(); ++d)
     valid = x[d] == Dim(1) || x[d] == shape[static_cast<size_t>(d) + static_cast<size_t>(lead)];
   if (!valid) return invalid_argument(cat("broadcast: ", x, " does not broadcast to ", shape));
-  DimMap m;
-  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  MapMaker m(1);
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
     const Dim size = shape[static_cast<size_t>(d)];
-    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), size));
-    m.results[0].push_back({0, {{f, 1}}});
-    m.result_shapes[0].push_back(size);
-    if (d >= lead) m.operands[0].push_back(x[d - lead] == size ? DimExpr{0, {{f, 1}}} : DimExpr{});
+    const uint8_t f = m.factor(cat("d", d), size);
+    m.result(0, size, f);
+    if (d >= lead) m.operand(0, x[d - lead] == size ? MapMaker::plain(f) : DimExpr());
   }
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {
@@ -38,14 +35,6 @@ struct Ref {
     });
   }
 };
-
-Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
-  Attrs a = *c.attrs;
-  auto shape = a.dims("shape");
-  shape[static_cast<size_t>(factor)] = hi - lo;
-  a.set("shape", shape);
-  return a;
-}
 }  // namespace
 
 constinit const OpDef broadcast_op = {
@@ -68,7 +57,8 @@ constinit const OpDef broadcast_op = {
               {"scalar", {{{DType::kF32, {}}}}, {{"shape", shape}}},
               {"misfit", {{{DType::kF32, {3}}}}, {{"shape", shape}}, "does not broadcast"}};
         },
-    .localize = localize,
+    .localize = [](const OpCall& c, const DimMap&, int factor, int64_t lo,
+                   int64_t hi) { return resized(c, "shape", factor, lo, hi); },
     .is_view = true,
     .is_linear = true,
     .is_rowwise = true,

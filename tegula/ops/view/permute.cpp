@@ -1,5 +1,5 @@
 // y[i_order...] = x[i...]: dims in another order; a view.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -15,18 +15,10 @@ Result<DimMap> dims(const OpCall& c) {
   }
   if (!valid)
     return invalid_argument(cat("permute: order ", order, " is no permutation of the dims of ", x));
-  DimMap m;
-  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
-  for (int d = 0; d < x.rank(); ++d) {
-    m.add_factor(cat("d", d), x[d]);
-    m.operands[0].push_back({0, {{static_cast<uint8_t>(d), 1}}});
-  }
-  for (int64_t d : order) {
-    m.results[0].push_back({0, {{static_cast<uint8_t>(d), 1}}});
-    m.result_shapes[0].push_back(x[static_cast<int>(d)]);
-  }
-  m.finish();
-  return m;
+  MapMaker m(1);
+  for (int d = 0; d < x.rank(); ++d) m.operand(0, m.factor(cat("d", d), x[d]));
+  for (int64_t d : order) m.result(0, x[static_cast<int>(d)], static_cast<uint8_t>(d));
+  return std::move(m).done();
 }
 
 struct Ref {

@@ -1,6 +1,6 @@
 // y[i] = x[start + step i] along one dim; a view. A negative step reverses.
 #include "tegula/base/saturating.h"
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/pad.h"
 
@@ -28,18 +28,14 @@ Result<DimMap> dims(const OpCall& c) {
   if (size.bound() > 0 && (start < 0 || start >= n || last < 0 || last >= n))
     return invalid_argument(
         cat("slice: elements ", start, " to ", last, " of dim ", dim, " of ", x));
-  DimMap m;
-  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  MapMaker m(1);
   for (int d = 0; d < x.rank(); ++d) {
     const bool cut = d == dim;
-    m.add_factor(cat("d", d), cut ? size : x[d]);
-    const auto f = static_cast<uint8_t>(d);
-    m.operands[0].push_back(cut ? DimExpr{start, {{f, step}}} : DimExpr{0, {{f, 1}}});
-    m.results[0].push_back({0, {{f, 1}}});
-    m.result_shapes[0].push_back(cut ? size : x[d]);
+    const uint8_t f = m.factor(cat("d", d), cut ? size : x[d]);
+    m.operand(0, cut ? DimExpr{start, {{f, step}}} : MapMaker::plain(f));
+    m.result(0, cut ? size : x[d], f);
   }
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {

@@ -1,7 +1,7 @@
 // y[.., o, k, ..] = x[.., stride o + dilation k, ..]: the windows of a dim as a view, one element
 // of x at many places. With it a convolution is a contraction that moves no bytes first.
 #include "tegula/base/saturating.h"
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 #include "tegula/ops/conv.h"
 #include "tegula/ops/pad.h"
 
@@ -32,24 +32,20 @@ Result<DimMap> dims(const OpCall& c) {
   if (sizes[0].bound() > 0 && last >= n)
     return invalid_argument(cat("unfold: the last window ends at ", last, " of dim ", dim, " of ",
                                 x, ": take fewer or pad it"));
-  DimMap m;
-  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  MapMaker m(1);
   auto plain = [&](std::string name, Dim size) {
-    const auto f = static_cast<uint8_t>(m.add_factor(std::move(name), size));
-    m.results[0].push_back({0, {{f, 1}}});
-    m.result_shapes[0].push_back(size);
-    return f;
+    const uint8_t f = m.factor(std::move(name), size);
+    return m.result(0, size, f), f;
   };
   for (int d = 0; d < x.rank(); ++d) {
     if (d != dim) {
-      m.operands[0].push_back({0, {{plain(cat("d", d), x[d]), 1}}});
+      m.operand(0, plain(cat("d", d), x[d]));
       continue;
     }
     const uint8_t o = plain("o", sizes[0]), k = plain("k", kernel);
-    m.operands[0].push_back({0, {{o, stride}, {k, dilation}}, true});
+    m.operand(0, {0, {{o, stride}, {k, dilation}}, true});
   }
-  m.finish();
-  return m;
+  return std::move(m).done();
 }
 
 struct Ref {
