@@ -24,25 +24,25 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
-    "tegula/base": 2_390,  # with what lies in tegula/ itself
-    "tegula/ir": 3_685,
-    "tegula/ops": 12_515,
-    "tegula/tile": 1_390,
-    "tegula/kernels": 530,  # their own headers, without KERNELS
+    "tegula/base": 2_440,  # with what lies in tegula/ itself
+    "tegula/ir": 3_675,
+    "tegula/ops": 12_430,
+    "tegula/tile": 1_385,
+    "tegula/kernels": 525,  # their own headers, without KERNELS
     "tegula/cost": 865,
-    "tegula/passes": 8_575,
-    "tegula/passes/superopt": 2_875,
-    "tegula/plan": 5_960,
-    "tegula/planner": 8_910,
-    "tegula/models": 5_995,
-    "tegula/io": 3_615,
-    "tegula/text": 8_130,
-    "tegula/runtime": 4_790,
-    "tegula/comm": 2_655,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_825,
+    "tegula/passes": 8_560,
+    "tegula/passes/superopt": 3_145,
+    "tegula/plan": 5_955,
+    "tegula/planner": 8_890,
+    "tegula/models": 5_990,
+    "tegula/io": 3_605,
+    "tegula/text": 8_110,
+    "tegula/runtime": 4_780,
+    "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
+    "tegula/train": 4_790,
     "tegula/serve": 2_215,
     "tegula/report": 0,
-    "cli": 8_080,
+    "cli": 7_990,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")
