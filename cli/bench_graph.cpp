@@ -15,7 +15,7 @@ namespace tegula::cli {
 namespace {
 
 struct Options {
-  std::string file, mode = "fast", passes, cache, device = "cpu";
+  std::string file, mode = "fast", passes, cache, rules, device = "cpu";
   double superopt = 0;
   int threads = 0, repeats = 9;
   bool json = false;
@@ -40,6 +40,7 @@ Result<Compiled> compile_graph(const Module& module, const Options& o, double su
   with.passes.passes = o.passes;
   with.passes.pass.mode = o.mode == "fast" ? Mode::kFast : Mode::kExact;
   with.superopt_seconds = superopt;
+  if (superopt > 0) with.rules = TEGULA_TRY(read_rules(o.rules));
   with.tune.directory = o.cache;
   return compile(std::make_shared<Module>(module), 0, with);
 }
@@ -108,12 +109,15 @@ void print_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::printf("%s\n", line.c_str());
 }
 
-Flag add_superopt(const Command& cmd, double& seconds) {
+void add_superopt(const Command& cmd, double& seconds, std::string& rules) {
   const Flag flag = cmd.add_option(
       "--superopt", seconds,
       "Search so many seconds for rewritings by proven rules that are faster; 0: not at all");
   real(flag, 0, 1e6).type_name("SECONDS");
-  return flag;
+  cmd.add_option("--rules", rules, "More rules for it, as tegula rules generate writes them")
+      .needs(flag)
+      .refuse_empty()
+      .type_name("FILE");
 }
 
 void add_bench_graph(const Command& bench, int& exit_code) {
@@ -123,7 +127,7 @@ void add_bench_graph(const Command& bench, int& exit_code) {
   cmd.add_option("file", o.file, "The graph as text: tegula plan --graph prints one")
       .type_name("FILE")
       .required();
-  add_superopt(cmd, o.superopt);
+  add_superopt(cmd, o.superopt, o.rules);
   one_of(cmd.add_option("--mode", o.mode, "exact: only rules that keep every bit"),
          {"exact", "fast"});
   cmd.add_option("--passes", o.passes, "Passes to leave out, e.g. -fuse,-cse").type_name("LIST");

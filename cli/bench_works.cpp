@@ -191,6 +191,7 @@ Result<Work> gemm_work(const Options& o) {
 
 Result<Work> train_work(const Options& o, CompileOptions& compile) {
   TrainConfig c = TEGULA_TRY(o.train.resolve());
+  c.rule_set = TEGULA_TRY(read_rules(c.rules));
   c.model.vocab_size = o.vocab_size;
   auto st = c.model.resolve();
   if (!st.ok()) return std::move(st).error();
@@ -231,6 +232,7 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   const Var tokens = b.param("tokens", {DType::kI32, {n, 1}});
   b.result("logits", model_last_logits(context, *model, tokens));
   w.function = TEGULA_TRY(b.finish_into_module());
+  compile.superopt_seconds = c.superopt, compile.rules = TEGULA_TRY(read_rules(c.rules));
   compile.passes.pass.is_inference = true;
   compile.passes.pass.mode = c.mode == "exact" ? Mode::kExact : Mode::kFast;
   w.tokens = static_cast<double>(n);

@@ -2,7 +2,12 @@
 #pragma once
 
 #include "cli/flags.h"
+#include "tegula/base/memory.h"
 #include "tegula/base/result.h"
+
+namespace tegula::superopt {
+class RuleSet;
+}
 
 namespace tegula::cli {
 
@@ -35,8 +40,10 @@ void add_plan_model(const Command& app, int& exit_code);
 // --tune off|quick|full and --tune-cache DIR.
 void add_tuning(const Command& cmd, std::string& mode, std::string& directory);
 
-// --superopt SECONDS.
-Flag add_superopt(const Command& cmd, double& seconds);
+// --superopt SECONDS and --rules FILE.
+void add_superopt(const Command& cmd, double& seconds, std::string& rules);
+// Of that file; none where it is not given. Their proofs are replayed first.
+Result<std::shared_ptr<const superopt::RuleSet>> read_rules(const std::string& file);
 
 // Prints the bytes that each rung of the matmul ladder reads for n × n matrices.
 Status print_reads(int64_t n, bool as_json);

@@ -150,6 +150,7 @@ Status run(const Options& o) {
   TrainConfig c = TEGULA_TRY(o.flags.resolve());
   for (const NamedPath& out : {NamedPath{"--save", o.save}, {"--gantt", o.stages.gantt}})
     TEGULA_TRY(keep_inputs(out, {{"--data", c.data}, {"--config", o.config_file}}));
+  c.rule_set = TEGULA_TRY(read_rules(c.rules));
   c.model.vocab_size = TEGULA_TRY(vocab_size(o, c));
   TEGULA_TRY(c.model.resolve());
   const Target target = TEGULA_TRY(target_of(o, c));

@@ -38,6 +38,11 @@ Status check(const Options& o) {
 }
 }  // namespace
 
+Result<std::shared_ptr<const superopt::RuleSet>> read_rules(const std::string& file) {
+  if (file.empty()) return std::shared_ptr<const superopt::RuleSet>();
+  return superopt::read_rules(TEGULA_TRY(read_text(input_path(file))), file);
+}
+
 void add_rules(const Command& app, int& exit_code) {
   const auto rules = app.add_command("rules", "Rewrite rules of graphs, found and proven");
   rules.require_command();

@@ -81,7 +81,7 @@ void add_model(const Command& cmd, TextOptions& o) {
   one_of(cmd.add_option("--device", o.device, "Where the model runs"), {"cpu", "cuda"});
   add_threads(cmd, o.threads);
   add_tuning(cmd, o.tune, o.tune_cache);
-  add_superopt(cmd, o.superopt);
+  add_superopt(cmd, o.superopt, o.rules);
 }
 
 void add_sampling(const Command& cmd, TextOptions& o) {
@@ -176,7 +176,7 @@ Result<int64_t> prepare(Generator& g, const TextOptions& o, RunnerOptions r, boo
   r.mode = is_fast ? Mode::kFast : Mode::kExact;
   if (o.device == "cuda") r.device = TEGULA_TRY(open_device());
   r.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
-  r.superopt_seconds = o.superopt;
+  r.superopt_seconds = o.superopt, r.rules = TEGULA_TRY(read_rules(o.rules));
   const int64_t bytes = TEGULA_TRY(g.cache_bytes(r));
   if (says_cache || !o.cache_dtype.empty() || bytes >= kManyBytes)
     print_note(cat("the cache takes ", bytes, " bytes: ", o.batch, " x ",

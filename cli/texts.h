@@ -11,6 +11,7 @@ namespace tegula::cli {
 struct TextOptions {
   std::string model, dtype = "f32", cache_dtype, tune = "off", tune_cache;
   double superopt = 0;
+  std::string rules;
   std::string mode, device = "cpu";  // mode empty: exact on the CPU, fast on a GPU
   std::string activations;           // of products with weights in blocks; empty: int8
   std::string chat_template, system;

@@ -361,6 +361,7 @@ Result<int> run_silently(Trainer& t) {
 }
 
 Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
+  config.rule_set = TEGULA_TRY(read_rules(config.rules));
   const auto trainer = TEGULA_TRY(Trainer::create(std::move(config), note_memory, segment));
   Trainer& t = *trainer;
   if (const Status st = check_timeline(t); !st.ok()) return st.error();

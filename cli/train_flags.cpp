@@ -179,7 +179,7 @@ void add_step(const Command& cmd, TrainConfig& c, std::string& memory) {
       .show_default();
   add_tuning(cmd, c.tune, c.tune_cache);
   cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse").type_name("LIST");
-  add_superopt(cmd, c.superopt);
+  add_superopt(cmd, c.superopt, c.rules);
 }
 
 // Sizes whose counts of operations and bytes would not fit in 63 bits are refused by name, before
@@ -268,6 +268,8 @@ void TrainFlags::add_to(const Command& cmd, Purpose purpose) {
       cmd.add_option("--device-memory", device_memory,
                      "Budget for all that a run takes of its device, weights and all: 10GiB")
           .type_name("BYTES");
+  } else {
+    add_superopt(cmd, c.superopt, c.rules);
   }
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) {
     add_mesh(cmd, mesh);

@@ -31,7 +31,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 525,  # their own headers, without KERNELS
     "tegula/cost": 865,
     "tegula/passes": 8_560,
-    "tegula/passes/superopt": 3_145,
+    "tegula/passes/superopt": 3_099,
     "tegula/plan": 5_955,
     "tegula/planner": 8_890,
     "tegula/models": 5_990,
@@ -39,10 +39,10 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/text": 8_110,
     "tegula/runtime": 4_780,
     "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_790,
-    "tegula/serve": 2_215,
+    "tegula/train": 4_794,
+    "tegula/serve": 2_217,
     "tegula/report": 0,
-    "cli": 7_990,
+    "cli": 8_030,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

@@ -85,6 +85,7 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
   passes.pass.recomputed = &out.recomputed;
   std::optional<MachineTrial> trial;
   Superoptimise superopt{.seconds = options.superopt_seconds,
+                         .rules = options.rules.get(),
                          .passes = options.passes.passes,
                          .found = &out.rewritten};
   if (options.superopt_seconds > 0) {

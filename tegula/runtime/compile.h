@@ -19,6 +19,7 @@ struct CompileOptions {
   PlanOptions plan;
   TuneOptions tune;
   double superopt_seconds = 0;  // how long blocks are searched for faster ones; 0: not at all
+  std::shared_ptr<const superopt::RuleSet> rules;  // that it may use; null: those in the tool
 };
 
 struct Compiled {

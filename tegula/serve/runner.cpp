@@ -135,6 +135,7 @@ void Runner::note_on(const BlockFormats& dequantised) {
 Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_one_each) {
   CompileOptions options;
   options.tune = options_.tune, options.superopt_seconds = options_.superopt_seconds;
+  options.rules = options_.rules;
   options.plan.target =
       rank_->device ? rank_->device->target() : Target::this_cpu(rank_->pool.n_threads());
   options.passes.pass.is_inference = true;

@@ -21,6 +21,10 @@
 #include "tegula/runtime/tuner.h"
 #include "tegula/serve/schedule.h"
 
+namespace tegula::superopt {
+class RuleSet;
+}
+
 namespace tegula {
 
 inline constexpr int64_t kPageSize = 64;  // of the cache: a block of keys, read where it lies
@@ -41,7 +45,8 @@ struct RunnerOptions {
   // Where weights lie in blocks, products are of activations in bytes, summed exactly; else of f32.
   bool quantises_activations = true;
   TuneOptions tune;
-  double superopt_seconds = 0;            // CompileOptions
+  double superopt_seconds = 0;  // CompileOptions
+  std::shared_ptr<const superopt::RuleSet> rules;
   std::optional<DType> cache_dtype = {};  // of keys and values; none: dtype
   bool has_lse = false;                   // what log-probabilities need is computed, too
 };

@@ -4,11 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "tegula/base/memory.h"
 #include "tegula/ir/sharding.h"
 #include "tegula/models/model.h"
 #include "tegula/train/optimizer.h"
 
 namespace tegula {
+
+namespace superopt {
+class RuleSet;
+}
 
 struct TrainConfig {
   std::string data;
@@ -60,9 +65,11 @@ struct TrainConfig {
   std::string tune = "off";        // off, quick, full: runtime/tuner.h
   std::string tune_cache;          // directory of tunings; "": the user's cache
   double superopt = 0;             // seconds of searching for faster blocks: passes/superopt
-  std::string timeline;            // HTML file that shows when each of a step's ops ran; "": none
-  std::string transport;           // shm, tcp, mpi: what is between processes; "": what there is
-  std::string address;             // where those of tcp meet: comm/join.h
+  std::string rules;               // a file of more rules for that; "": those in the tool
+  std::shared_ptr<const superopt::RuleSet> rule_set;  // that file's, whoever read it
+  std::string timeline;   // HTML file that shows when each of a step's ops ran; "": none
+  std::string transport;  // shm, tcp, mpi: what is between processes; "": what there is
+  std::string address;    // where those of tcp meet: comm/join.h
   bool json = false;
   bool check = false;  // after each op: did its kernel keep to its memory (runtime/memory_watch.h)?
   std::string passes;  // "-fuse,-cse": passes to disable

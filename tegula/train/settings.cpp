@@ -64,6 +64,7 @@ std::string settings_toml(const TrainConfig& c) {
   out.add("device", c.device), out.add("threads", c.threads), out.add("tune", c.tune);
   if (!c.tune_cache.empty()) out.add("tune-cache", c.tune_cache);
   if (c.superopt > 0) out.add("superopt", c.superopt);
+  if (!c.rules.empty()) out.add("rules", c.rules);
   if (!c.passes.empty()) out.add("passes", c.passes);
   return out.text();
 }

@@ -207,7 +207,7 @@ CompileOptions compile_options(const TrainConfig& config, const Target& target) 
     if (o.plan.comm && t.link_s == 0 && t.link_bytes_per_s == 0)
       t.link_s = o.plan.comm->link_s, t.link_bytes_per_s = o.plan.comm->link_bytes_per_s;
   }
-  o.superopt_seconds = config.superopt;
+  o.superopt_seconds = config.superopt, o.rules = config.rule_set;
   if (config.tune == "off") o.tune.directory = config.tune_cache;
   if (config.checkpoint == "sqrt") p.remat = Remat::kSqrt;
   if (config.checkpoint == "auto" && config.memory_bytes > 0) p.remat = Remat::kBudget;

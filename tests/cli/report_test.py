@@ -122,7 +122,7 @@ class Report(CliTest):
         no_setting = {"help", "config", "depth", "json", "resume", "overwrite", "init-from",
                       "memory", "lr-decay-steps", "tune-cache", "passes", "check", "mesh", "ranks", "zero", "ring",
                       "timeline", "batches", "processes", "restart", "transport", "address", "schedule", "interleave",
-                      "stages-at", "device-memory", "loss-scale", "loss-scale-every", "superopt"}
+                      "stages-at", "device-memory", "loss-scale", "loss-scale-every", "superopt", "rules"}
         usage = self.expect_ok(self.run_tool("train", "--help")).stdout
         options = re.findall(r"^  (?:-\w,\s*)?--([\w-]+)(.*(?:\n {10}.*)?)", usage, re.MULTILINE)
         flags = {name for name, _ in options} - no_setting

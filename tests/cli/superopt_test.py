@@ -71,6 +71,46 @@ class Superopt(CliTest):
         self.bench(path, "--superopt", 2)
         self.assertGreater(self.bench(path, "--superopt", 2, "--passes=-qkv_concat")["candidates"], 0)
 
+    def test_rules_of_a_file(self):
+        """Sums of products of one value are none of the tool's own rules."""
+        rules = self.dir / "rules.txt"
+        self.expect_ok(self.run_tool("rules", "generate", "--out", rules))
+        shape, weight = "f32[256,512]", "f32[512,512]"
+        path = self.dir / "sum.tg"
+        path.write_text(f"""func 0 "sum" {{
+  param %0 input "x" {shape}
+  param %1 weight "a" {weight}
+  param %2 weight "b" {weight}
+  %3 = dot(%0, %1) {{dims = "m k, k n -> m n"}} : {shape}
+  %4 = dot(%0, %2) {{dims = "m k, k n -> m n"}} : {shape}
+  %5 = add(%3, %4) : {shape}
+  result "y" %5
+}}
+""")
+        with_rules = ("--superopt", 4, "--rules", rules)
+        self.assertNotIn("add", str(self.bench(path, "--superopt", 4)["rules"]))
+        first = self.bench(path, *with_rules)
+        self.assertIn("add", first["rules"][0]["name"])
+        self.assertGreater(first["times_faster"], 1.1)
+        self.assertEqual(self.bench(path, *with_rules)["candidates"], 0)  # kept for these rules
+        self.assertEqual(self.bench(path, "--superopt", 4, "--mode", "exact", "--rules", rules)["rules"], [])
+        self.assertIsInstance(self.of("plan", *SMALL, "--superopt", 1, "--rules", rules, "--json")["rules"], list)
+        lie = self.write("lie.txt", rules.read_text().replace("class fast", "class exact", 1))
+        self.expect_error(self.run_tool("bench", "graph", path, "--superopt", 1, "--rules", lie), INPUT, "lie.txt", "not exact")
+        self.expect_ok(self.run_tool("bench", "generate", *SMALL[:6], "--superopt", 1, "--rules", rules, "--repeats", 1))
+
+    def test_rules_that_are_not_proven_are_refused(self):
+        qkv = ("rule qkv\nclass {}\nsizes m k n1 n2\ninputs x[m,k] a[k,n1] b[k,n2]\n"
+               "left concat(dot(x, a), dot(x, b), dim=1)\nright dot(x, concat(a, b, dim=1))\n")
+        path, graph = self.dir / "wrong.txt", self.graph("attention")
+        for text, word in ((qkv.format("exact"), "has no proof"), ("# nothing\n", "has no rule"),
+                           (qkv.format("exact") + "proof\nmerge 0 3\nend\n", "step 1, 'merge 0 3'"),
+                           (qkv.format("exact").replace("a, b, dim", "b, a, dim") + "proof\nend\n", "rule qkv")):
+            path.write_text(text)
+            for command in (("bench", "graph", graph), ("plan", *SMALL), ("train", "--data", self.text, *SMALL)):
+                self.expect_error(self.run_tool(*command, "--superopt", 1, "--rules", path), INPUT, "wrong.txt", word)
+        self.expect_error(self.run_tool("bench", "graph", graph, "--rules", path), USAGE, "--superopt")
+
     def test_bad_input(self):
         self.expect_error(self.run_tool("plan", *SMALL, "--superopt", 1, "--passes=-superopt"), INPUT, "leaves it out")
         self.expect_error(self.run_tool("bench", "graph", self.dir / "none.tg"), INPUT, "none.tg")

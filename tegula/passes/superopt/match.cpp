@@ -37,12 +37,10 @@ struct State : Match {
 
 class Matcher {
  public:
-  Matcher(const Module& module, const Function& f, const Rule& rule)
-      : module_(module), f_(f), rule_(rule) {
+  Matcher(const Module& module, const Function& f, const Kinds& kinds, const Rule& rule)
+      : module_(module), f_(f), rule_(rule), kinds_(kinds.of) {
     for (const auto* all : {&rule.sizes, &rule.integers})
       free_.insert(free_.end(), all->begin(), all->end());
-    kinds_.resize(f.nodes.size());
-    for (size_t n = 0; n < f.nodes.size(); ++n) kinds_[n] = kind_of(f, f.nodes[n]);
   }
 
   std::vector<Match> run(size_t most) {
@@ -194,7 +192,7 @@ class Matcher {
   const Function& f_;
   const Rule& rule_;
   std::vector<Symbol> free_;
-  std::vector<std::optional<KindOfNode>> kinds_;
+  const std::vector<std::optional<KindOfNode>>& kinds_;
   std::vector<Match> found_;
   size_t most_ = 0;
 };
@@ -306,9 +304,24 @@ std::string Match::key() const {
   return text;
 }
 
+Kinds::Kinds(const Function& f) : of(f.nodes.size()) {
+  for (size_t n = 0; n < f.nodes.size(); ++n) {
+    of[n] = kind_of(f, f.nodes[n]);
+    if (!of[n]) continue;
+    pairs.emplace(of[n]->kind, "");
+    for (const ValueId x : f.nodes[n].inputs)
+      if (f.producer(x) != nullptr && of[f.values[x].node])
+        pairs.emplace(of[n]->kind, of[f.values[x].node]->kind);
+  }
+}
+
+std::vector<Match> find_matches(const Module& module, const Function& f, const Kinds& kinds,
+                                const Rule& rule, size_t most) {
+  return Matcher(module, f, kinds, rule).run(most);
+}
 std::vector<Match> find_matches(const Module& module, const Function& f, const Rule& rule,
                                 size_t most) {
-  return Matcher(module, f, rule).run(most);
+  return find_matches(module, f, Kinds(f), rule, most);
 }
 
 std::optional<Function> apply(Module& module, const Function& f, const Rule& rule, const Match& m) {

@@ -9,6 +9,8 @@
 // products of one value.
 #pragma once
 
+#include <set>
+
 #include "tegula/passes/superopt/bridge.h"
 
 namespace tegula::superopt {
@@ -23,7 +25,16 @@ struct Match {
   std::string key() const;            // alike matches have one: sizes and functions
 };
 
+// What a function's nodes are to rules, looked at once for all of them.
+struct Kinds {
+  explicit Kinds(const Function& f);
+  std::vector<std::optional<KindOfNode>> of;            // by node
+  std::set<std::pair<std::string, std::string>> pairs;  // a node's kind and an operand's; "": any
+};
+
 // In the order of the first root; at most so many.
+std::vector<Match> find_matches(const Module& module, const Function& f, const Kinds& kinds,
+                                const Rule& rule, size_t most = 64);
 std::vector<Match> find_matches(const Module& module, const Function& f, const Rule& rule,
                                 size_t most = 64);
 

@@ -12,8 +12,7 @@
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/superopt/blocks.h"
 #include "tegula/passes/superopt/kept_order.h"
-#include "tegula/passes/superopt/match.h"
-#include "tegula/passes/superopt/program.h"
+#include "tegula/passes/superopt/rule_set.h"
 
 namespace tegula {
 extern const PassDef views_pass, cse_pass, dce_pass;
@@ -66,7 +65,10 @@ struct Candidate {
 
 class BlockSearch {
  public:
-  BlockSearch(const PassOptions& options, Found& found) : options_(options), found_(found) {
+  BlockSearch(const PassOptions& options, Found& found)
+      : options_(options),
+        found_(found),
+        rules_(options.superopt->rules ? *options.superopt->rules : RuleSet::of_tool()) {
     inner_.pass = options, inner_.passes = options.superopt->passes;
     inner_.pass.superopt = nullptr, inner_.pass.recomputed = nullptr;
     inner_.pass.memory_bytes = 0, inner_.pass.remat = Remat::kNone;
@@ -74,24 +76,29 @@ class BlockSearch {
 
   // The best candidates, the block itself first and the rest by price.
   Result<std::vector<Candidate>> run(const Module& block, double seconds) {
-    const auto start = Clock::now();
+    end_ = Clock::now() + std::chrono::duration<double>(seconds);
     Candidate first{block, 0, {}, "", {}, {}};
     TEGULA_TRY(tidy(first.module));
     TEGULA_TRY(price(first));
     std::set<uint64_t> seen = {hash_of(first.module, first.module[0])};
-    std::multimap<double, Candidate> queue;
+    // Where the tool's own rules have been tried, those of a file come next: in time that is left.
+    std::multimap<double, Candidate> queues[2];
     std::vector<Candidate> best;  // without the first
     double least = first.price;
-    queue.emplace(first.price, first);
-    while (!queue.empty() && !found_.is_spent) {
+    queues[0].emplace(first.price, first);
+    while (!found_.is_spent) {
+      const bool is_file = queues[0].empty();
+      auto& queue = queues[is_file];
+      if (queue.empty()) break;
       const Candidate from = std::move(queue.begin()->second);
       queue.erase(queue.begin());
-      if (from.price > options_.superopt->alpha * least) break;
-      for (const Move& move : moves(from.module)) {
-        if (since(start) > seconds) {
-          found_.is_spent = true;
-          break;
-        }
+      if (from.price > options_.superopt->alpha * least) {
+        queue.clear();
+        continue;
+      }
+      if (!is_file && rules_.all().size() > rules_.n_named()) queues[1].emplace(from.price, from);
+      for (const Move& move : is_file ? moves_of_file(from) : moves(from.module)) {
+        if (is_late()) break;
         Candidate next = from;
         if (!apply_move(next, move)) continue;
         if (!seen.insert(hash_of(next.module, next.module[0])).second) continue;
@@ -101,7 +108,7 @@ class BlockSearch {
         least = std::min(least, next.price);
         if (next.price < first.price) keep(best, next);
         if (next.price <= options_.superopt->alpha * least)
-          queue.emplace(next.price, std::move(next));
+          queues[0].emplace(next.price, std::move(next));
       }
     }
     best.insert(best.begin(), std::move(first));
@@ -115,12 +122,14 @@ class BlockSearch {
     if (why.empty()) return true;
     std::string line;
     for (const auto& [r, times] : c.times)
-      line += cat(line.empty() ? "" : " and ", named_rules()[r].name);
+      line += cat(line.empty() ? "" : " and ", rules_.all()[r].name);
     if (std::none_of(found_.refused.begin(), found_.refused.end(),
                      [&](const auto& known) { return known.first == line; }))
       found_.refused.emplace_back(std::move(line), why);
     return false;
   }
+
+  const RuleSet& rules() const { return rules_; }
 
   // The candidate that these moves make of the block; none: they are of other rules, or not for
   // this mode. `says_orders`: which of them made other sums.
@@ -134,15 +143,15 @@ class BlockSearch {
       const size_t colon = word.find(':');
       if (colon == std::string::npos) return {};
       Move move;
-      while (move.rule < named_rules().size() &&
-             named_rules()[move.rule].name != word.substr(0, colon))
+      const auto& rules = rules_.all();
+      while (move.rule < rules.size() && rules[move.rule].name != word.substr(0, colon))
         ++move.rule;
-      if (move.rule == named_rules().size()) return {};
+      if (move.rule == rules.size()) return {};
       move.is_everywhere = word.substr(colon + 1) == "all";
       if (!move.is_everywhere)
         move.place = static_cast<size_t>(std::strtoull(word.c_str() + colon + 1, nullptr, 10));
       const Candidate before = says_orders ? c : Candidate();
-      if (!is_allowed(named_rules()[move.rule]) || !apply_move(c, move)) return {};
+      if (!is_allowed(rules[move.rule]) || !apply_move(c, move)) return {};
       if (says_orders && (!price(c).ok() || !changes(before, c).empty()))
         c.changing.insert(move.rule);
     }
@@ -151,6 +160,8 @@ class BlockSearch {
   }
 
  private:
+  // There is more to try, and no time: says so.
+  bool is_late() const { return found_.is_spent |= Clock::now() > end_; }
   bool is_allowed(const Rule& rule) const {
     return options_.mode == Mode::kFast || keeps_order(rule);
   }
@@ -184,9 +195,10 @@ class BlockSearch {
   // Each rule wherever it fits, and at one of each kind of place.
   std::vector<Move> moves(const Module& m) const {
     std::vector<Move> all;
-    for (size_t r = 0; r < named_rules().size(); ++r) {
-      if (!is_allowed(named_rules()[r])) continue;
-      const auto found = find_matches(m, m[0], named_rules()[r], kMostTimes);
+    const Kinds kinds(m[0]);
+    for (const size_t r : rules_.that_may_fit(kinds)) {
+      if (r >= rules_.n_named() || !is_allowed(rules_.all()[r])) continue;
+      const auto found = find_matches(m, m[0], kinds, rules_.all()[r], kMostTimes);
       if (!found.empty()) all.push_back({r, 0, true});  // one may make room for the next
       std::set<std::string> seen;
       for (size_t k = 0; k < found.size(); ++k)
@@ -195,8 +207,39 @@ class BlockSearch {
     return all;
   }
 
+  // Rules of a file are many: the moves alone whose calls, before fusion, cost hardly more than
+  // now, the cheapest first.
+  std::vector<Move> moves_of_file(const Candidate& from) const {
+    const auto price_of = [&](const Module& m) {
+      return price_of_calls(*options_.target, m, m[0]);
+    };
+    const double now = price_of(from.module);
+    std::multimap<double, Move> priced;
+    const Kinds kinds(from.module[0]);
+    for (const size_t r : rules_.that_may_fit(kinds)) {
+      if (r < rules_.n_named() || !is_allowed(rules_.all()[r])) continue;
+      const auto found =
+          find_matches(from.module, from.module[0], kinds, rules_.all()[r], kMostTimes);
+      std::set<std::string> seen;
+      bool gains = false;
+      const auto look = [&](const Move& move) {
+        Candidate next = from;
+        if (is_late() || !apply_move(next, move)) return;
+        const double then = price_of(next.module);
+        if (then <= options_.superopt->alpha * now) priced.emplace(then, move);
+        gains |= then < now;
+      };
+      for (size_t k = 0; k < found.size(); ++k)
+        if (seen.insert(found[k].key()).second) look({r, k, false});
+      if (gains && found.size() > 1) look({r, 0, true});
+    }
+    std::vector<Move> all;
+    for (const auto& [then, move] : priced) all.push_back(move);
+    return all;
+  }
+
   bool apply_move(Candidate& c, const Move& move) const {
-    const Rule& rule = named_rules()[move.rule];
+    const Rule& rule = rules_.all()[move.rule];
     size_t times = 0;
     for (size_t skip = move.place; times < kMostTimes;) {
       const auto found = find_matches(c.module, c.module[0], rule, skip + 1);
@@ -220,7 +263,9 @@ class BlockSearch {
 
   const PassOptions& options_;
   Found& found_;
+  const RuleSet& rules_;
   PipelineOptions inner_;
+  std::chrono::time_point<Clock, std::chrono::duration<double>> end_;  // of the search
 };
 
 // Blocks that are alike, and what became of them.
@@ -275,7 +320,7 @@ class Superoptimiser {
     BlockSearch search(options_, found_);
     const bool was_spent = std::exchange(found_.is_spent, false);
     // The kept result depends on the mode, the rules' text and the passes behind, too.
-    const uint64_t key = mix(mix(mix(hash, options_.mode == Mode::kFast), hash_of(kNamedRules)),
+    const uint64_t key = mix(mix(mix(hash, options_.mode == Mode::kFast), search.rules().hash()),
                              hash_of(how_.passes));
     std::vector<Candidate> all;
     std::string kept = how_.trial ? how_.trial->recall(key) : "";
@@ -332,7 +377,7 @@ class Superoptimiser {
     if (options_.mode == Mode::kFast)
       if (auto again = search.replay(kind.module, c.moves, true)) c.changing = again->changing;
     for (const auto& [r, times] : c.times) {
-      const Rule& rule = named_rules()[r];
+      const Rule& rule = search.rules().all()[r];
       auto at = std::find_if(found_.rules.begin(), found_.rules.end(),
                              [&](const TakenRule& t) { return t.name == rule.name; });
       if (at == found_.rules.end()) at = found_.rules.insert(at, {rule.name, 0, true});

@@ -15,6 +15,7 @@
 namespace tegula::superopt {
 
 struct Rule;
+class RuleSet;
 
 // The rules in the tool (named.rules), parsed once.
 const std::vector<Rule>& named_rules();
@@ -68,10 +69,11 @@ namespace tegula {
 struct Superoptimise {
   double seconds = 0;  // for the whole function
   double alpha = 1.05;
-  std::string_view passes;           // those that are left out, as PipelineOptions says
-  size_t n_timed = 3;                // candidates of a block
-  superopt::Trial* trial = nullptr;  // null: the price decides
-  superopt::Found* found = nullptr;  // null: nobody asks
+  const superopt::RuleSet* rules = nullptr;  // null: those in the tool
+  std::string_view passes;                   // those that are left out, as PipelineOptions says
+  size_t n_timed = 3;                        // candidates of a block
+  superopt::Trial* trial = nullptr;          // null: the price decides
+  superopt::Found* found = nullptr;          // null: nobody asks
 };
 
 }  // namespace tegula

@@ -181,6 +181,9 @@ TEST(GeneratedRules, RediscoverWhatPapersName) {
   EXPECT_EQ(g.counts.proven, static_cast<int64_t>(g.rules.size()));
   std::string all;
   for (const Rule& r : g.rules) all += r.text();
+  const auto read = parse_rules(all, "generated");  // names of functions, too, are said
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->size(), g.rules.size());
   const auto checked = rulecheck::check_rules(all, "generated");
   EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.error().message);
 

@@ -54,12 +54,12 @@ struct Searched {
 };
 // Passes are left out, so that the search must find what they do.
 Searched search(Module& m, FuncId f, Mode mode = Mode::kExact, double seconds = 5,
-                superopt::Trial* trial = nullptr) {
+                superopt::Trial* trial = nullptr, const superopt::RuleSet* rules = nullptr) {
   Searched s;
   Fake confirms;
   if (!trial && mode == Mode::kExact) trial = &confirms;
   Superoptimise how{.seconds = seconds, .passes = "-qkv_concat,-qkv_grads", .trial = trial};
-  how.found = &s.found;
+  how.found = &s.found, how.rules = rules;
   PassOptions o;
   o.mode = mode, o.superopt = &how;
   const Function before = m[f];
@@ -96,6 +96,63 @@ TEST(Superopt, GetsThePlanOfQkvConcatBack) {
     EXPECT_EQ(s.found.rules[0].times, 2);
     EXPECT_TRUE(s.found.rules[0].keeps_order);
   }
+}
+
+// The tool's rules without those of these names, and those of the text, once proven.
+superopt::RuleSet rules_with(const std::string& text, const std::string& without) {
+  const auto proven = superopt::prove_file(text, "test");
+  EXPECT_TRUE(proven.ok()) << (proven.ok() ? "" : proven.error().message);
+  const auto read = superopt::read_rules(proven->text, "test");
+  EXPECT_TRUE(read.ok()) << (read.ok() ? "" : read.error().message);
+  std::vector<superopt::Rule> all = (*read)->all();
+  const size_t before = all.size();
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [&](const superopt::Rule& r) { return r.name.find(without) == 0; }),
+            all.end());
+  EXPECT_LT(all.size(), before);
+  const size_t n_named = (*read)->n_named() - (before - all.size());
+  return {std::move(all), n_named};
+}
+
+TEST(Superopt, TakesRulesOfAFileWhereItHasNoneOfItsOwn) {
+  Net n;
+  const Var x = n.in("x", {256, 64});
+  for (const char* name : {"q", "k", "v"})
+    n.b.result(name, dot("m k, k n -> m n", x, n.w(name, {64, 8})));
+  const FuncId f = finish(n.b);
+  // As the generator writes it, and the other way round.
+  for (const bool is_backwards : {false, true}) {
+    const std::string sides[] = {"concat(dot(x, a), dot(x, b), dim=1)\n",
+                                 "dot(x, concat(a, b, dim=1))\n"};
+    const std::string text =
+        cat("rule of_file\nclass exact\nsizes m k n1 n2\ninputs x[m,k] a[k,n1] b[k,n2]\nleft ",
+            sides[is_backwards], "right ", sides[!is_backwards]);
+    Module m = n.m;
+    const auto without = rules_with("rule r\nsizes n\ninputs x[n]\nleft neg(x)\nright neg(x)\n",
+                                    "products_of_one_value");
+    EXPECT_FALSE(search(m, f, Mode::kExact, 5, nullptr, &without).changed);
+    const auto with = rules_with(text, "products_of_one_value");
+    const Searched s = search(m, f, Mode::kExact, 5, nullptr, &with);
+    EXPECT_TRUE(s.changed);
+    EXPECT_EQ(count(m[f], dot_op), 1);
+    ASSERT_EQ(s.found.rules.size(), 1u);
+    EXPECT_EQ(s.found.rules[0].name, is_backwards ? "of_file_backwards" : "of_file");
+    EXPECT_EQ(s.found.rules[0].times, 2);
+    EXPECT_NE(with.hash(), without.hash());
+  }
+}
+
+// The other way round, a function would stand at right alone.
+TEST(Superopt, TakesNoRuleWhoseLeftSideLacksWhatTheRightTakes) {
+  const auto rules = rules_with(
+      "rule r\nsizes n m\nfunctions f g\ninputs x[n,m]\n"
+      "left slice(concat(f(x), g(x), dim=0), dim=0, start=0, size=n)\nright f(x)\n",
+      "products_of_one_value");
+  Net n;
+  n.b.result("y", relu(n.in("x", {256, 64})));
+  const FuncId f = finish(n.b);
+  EXPECT_FALSE(search(n.m, f, Mode::kExact, 5, nullptr, &rules).changed);
+  for (const superopt::Rule& r : rules.all()) EXPECT_NE(r.name, "r_backwards");
 }
 
 TEST(Superopt, GetsThePlanOfQkvGradsBack) {

@@ -84,9 +84,9 @@ void keep_used(Rule& r) {
     return std::find(used.begin(), used.end(), s) != used.end();
   };
   for (auto* all : {&r.sizes, &r.integers, &r.scalars}) keep_if(*all, is_used);
-  keep_if(r.functions, [&](const std::string& f) {
-    return std::find(functions.begin(), functions.end(), f) != functions.end();
-  });
+  std::sort(functions.begin(), functions.end());
+  functions.erase(std::unique(functions.begin(), functions.end()), functions.end());
+  r.functions = std::move(functions);
   keep_if(r.where, [&](const Guard& g) {
     const std::vector<Symbol> all = g.p.symbols();
     return std::all_of(all.begin(), all.end(), is_used);

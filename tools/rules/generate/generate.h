@@ -4,6 +4,8 @@
 //   earlier pair is Ruler's, Nandi et al. 2021, §3.
 #pragma once
 
+#include "tegula/base/memory.h"
+#include "tegula/passes/superopt/rule_set.h"
 #include "tools/rules/prove/evaluate.h"
 #include "tools/rules/prove/prove.h"
 
@@ -76,5 +78,10 @@ struct ProvenFile {
   size_t n_rules = 0, n_exact = 0;
 };
 Result<ProvenFile> prove_file(std::string_view text, std::string_view file);
+
+// The rules of a file for the search, behind those in the tool: either way, where one side can
+// stand for the other. Errors name the file's first rule that has no proof, its first wrong step,
+// or a class that is not what it says.
+Result<std::shared_ptr<const RuleSet>> read_rules(std::string_view text, std::string_view file);
 
 }  // namespace tegula::superopt
