@@ -8,15 +8,16 @@
 #include "tegula/base/amounts.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
+#include "tegula/ir/text.h"
 
 namespace tegula::cli {
 
 namespace {
 
 struct Options {
-  std::string file, correct;
+  std::string file, correct, graph;
   std::vector<std::string> sizes;
-  bool json = false;
+  bool json = false, generates = false;
 };
 
 Result<superopt::Assignment> sizes_of(const Options& o, const superopt::Rule& rule) {
@@ -51,11 +52,17 @@ Json json_of(const std::vector<superopt::Box>& boxes) {
   return Json(std::move(all));
 }
 
+double share(int64_t part, int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));
+}
+
 Status run(const Options& o) {
-  const auto rules = TEGULA_TRY(superopt::parse_rules(TEGULA_TRY(read_file(o.file)), o.file));
+  const std::string text = TEGULA_TRY(read_file(o.file));
+  auto rules = TEGULA_TRY(o.generates ? superopt::programs_of(text, o.file)
+                                      : superopt::parse_rules(text, o.file));
   if (rules.empty()) return invalid_argument(cat(o.file, ": has no rule"));
   Json::Array all;
-  std::string corrected;
+  std::string corrected, graph;
   for (const std::string& each : o.sizes) {
     const superopt::Symbol symbol(each.substr(0, std::min<size_t>(each.find('='), 8)));
     const auto has = [&](const std::vector<superopt::Symbol>& all) {
@@ -65,6 +72,13 @@ Status run(const Options& o) {
                      [&](const superopt::Rule& r) { return has(r.sizes) || has(r.integers); }))
       return invalid_argument(cat("--sizes ", each, ": no rule of ", o.file, " has that symbol"));
   }
+  int64_t n_programs = 0;
+  if (o.generates)
+    for (const superopt::Rule& program : std::exchange(rules, {})) {
+      auto mutants = TEGULA_TRY(superopt::mutants_of(program, TEGULA_TRY(sizes_of(o, program))));
+      n_programs += mutants.n_programs;
+      for (superopt::Rule& r : mutants.rules) rules.push_back(std::move(r));
+    }
   for (const superopt::Rule& rule : rules) {
     const superopt::Assignment at = TEGULA_TRY(sizes_of(o, rule));
     const superopt::Partial p = TEGULA_TRY(superopt::compare(rule, at));
@@ -81,26 +95,36 @@ Status run(const Options& o) {
     if (!TEGULA_TRY(superopt::compare(whole, constant)).wrong.empty())
       return internal_error(cat("rule ", rule.name, ": the correction is not right"));
     corrected += whole.text() + "\n";
+    if (!o.graph.empty()) graph = to_text(TEGULA_TRY(superopt::graph_of(whole, whole.right)));
     if (!o.json)
       std::printf(
-          "%s: %lld of %lld elements differ, in %zu boxes; tested %lld positions of %lld "
+          "%s%s%s: %lld of %lld elements differ, in %zu boxes; tested %lld positions of %lld "
           "boxes; correction: %lld multiply-adds beside the original's %lld\n",
-          rule.name.c_str(), static_cast<long long>(n_wrong), static_cast<long long>(n),
-          p.wrong.size(), static_cast<long long>(p.positions_tested),
+          rule.name.c_str(), o.generates ? " = " : "",
+          o.generates ? rule.graph.text(rule.right).c_str() : "", static_cast<long long>(n_wrong),
+          static_cast<long long>(n), p.wrong.size(), static_cast<long long>(p.positions_tested),
           static_cast<long long>(p.n_boxes), static_cast<long long>(fixed - other),
           static_cast<long long>(original));
     all.push_back(Json::object({{"rule", rule.name},
+                                {"right", rule.graph.text(rule.right)},
                                 {"boxes", json_of(p.wrong)},
                                 {"elements", n},
                                 {"elements_wrong", n_wrong},
                                 {"boxes_tested", p.n_boxes},
                                 {"positions_tested", p.positions_tested},
                                 {"multiply_adds", original},
-                                {"multiply_adds_of_correction", fixed - other}}));
+                                {"multiply_adds_of_correction", fixed - other},
+                                {"share_of_boxes", share(n_wrong, n)},
+                                {"share_of_correction", share(fixed - other, original)}}));
   }
+  if (!o.graph.empty() && all.size() != 1)
+    return invalid_argument(
+        cat("--graph is of one program: there are ", all.size(), " rules, take one of them"));
+  if (!o.graph.empty()) TEGULA_TRY(replace_file(o.graph, graph));
   if (!o.correct.empty()) TEGULA_TRY(replace_file(o.correct, corrected));
   if (!o.json) return {};
-  Json j = all.size() == 1 ? all[0] : Json::object({{"rules", std::move(all)}});
+  Json j = all.size() == 1 && !o.generates ? all[0] : Json::object({{"rules", std::move(all)}});
+  if (o.generates) j.set("programs", n_programs);
   std::printf("%s\n", j.dump().c_str());
   return {};
 }
@@ -120,6 +144,11 @@ void add_pet(const Command& app, int& exit_code) {
   cmd.add_option("--correct", o.correct,
                  "Write the right sides with wrong boxes computed as at left, from slices, to OUT")
       .type_name("OUT");
+  cmd.add_option("--graph", o.graph,
+                 "Write the corrected program as a graph for bench graph to OUT")
+      .type_name("OUT");
+  cmd.add_flag("--generate", o.generates,
+               "FILE has left sides alone: look for programs that are right in part");
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
   cmd.callback([&exit_code] { exit_code = report(run(o)); });
 }

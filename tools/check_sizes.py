@@ -31,7 +31,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 525,  # their own headers, without KERNELS
     "tegula/cost": 865,
     "tegula/passes": 8_560,
-    "tegula/passes/superopt": 3_099,
+    "tegula/passes/superopt": 3_089,
     "tegula/plan": 5_955,
     "tegula/planner": 8_890,
     "tegula/models": 5_990,
@@ -42,7 +42,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/train": 4_794,
     "tegula/serve": 2_217,
     "tegula/report": 0,
-    "cli": 8_030,
+    "cli": 8_040,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

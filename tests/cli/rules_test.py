@@ -100,6 +100,17 @@ end
 """)
             self.expect_error(self.run_tool("rules", "check", path), INPUT, "rule bad")
 
+    def test_updates_of_several_dims(self):
+        head = ("rule box\nsizes m n k l\nintegers s t\ninputs x[m,n] y[k,l]\nleft dynamic_update_slice(x, y, dim=[0,1], start=[s,t])\n"
+                "right dynamic_update_slice(x, dynamic_update_slice(slice(x, dim=0, start=s, size=k), y, dim=1, start={}), dim=0, start=s)\n")
+        for start in "ts":
+            path = self.write("box.rules", head.format(start))
+            done = self.run_tool("rules", "check", "--prove", path)
+            self.assertEqual(done.returncode == 0, start == "t", done.stderr)
+        for wrong in ("dim=[1,0]", "dim=[0,0]", "dim=[0,2]", "dim=[0]"):
+            path = self.write("box.rules", head.format("t").replace("dim=[0,1]", wrong))
+            self.expect_error(self.run_tool("rules", "check", "--prove", path), INPUT, "box")
+
     def test_files_that_broke_the_checker(self):
         head = "rule b\nsizes n a b c d e\nfunctions f\ninputs x[n]\n"
         for text in (head + "left f()\nright x\nproof\nend\n",

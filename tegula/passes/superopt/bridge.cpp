@@ -152,6 +152,16 @@ Result<Var> emit_kind(Builder& b, const KindOfNode& call, std::span<const Var> i
     const Poly value = call.attrs.poly("value", 0);
     if (!value.is_const()) return unsupported(cat("a constant ", value.text()));
     return fill(b, static_cast<double>(value.constant()), {like.dtype, shape});
+  } else if (call.kind == "dynamic_update_slice") {
+    op = &dynamic_update_slice_op;
+    const std::vector<int64_t> dims = call.attrs.integers("dim");
+    for (int d = 0; d < in[0].rank(); ++d) {
+      const auto k = static_cast<size_t>(std::find(dims.begin(), dims.end(), d) - dims.begin());
+      const std::vector<Poly> starts = call.attrs.list("start");
+      const Poly start = k < std::min(dims.size(), starts.size()) ? starts[k] : Poly(0);
+      if (!start.is_const()) return unsupported(cat("an update at ", start.text()));
+      operands.push_back(fill(b, static_cast<double>(start.constant()), {DType::kI64, {}}));
+    }
   } else {
     for (const Bridge& bridge : kBridges)
       if (bridge.kind == call.kind) {

@@ -72,20 +72,35 @@ Result<Form> pad_form(const KindCall& c) {
   return form;
 }
 
-// y = x, but for b's elements along dim from `start` on; it lies within x.
+// y = x, but for b's elements from `start` on along each of the dims, ascending; b lies within x.
 Result<Form> update_form(const KindCall& c) {
   TEGULA_TRY(expect_operands("dynamic_update_slice", c, 2));
   const Extents &x = c.shape(0), &b = c.shape(1);
-  const size_t dim = TEGULA_TRY(dim_of("dynamic_update_slice", c, x.size()));
-  for (size_t d = 0; d < x.size(); ++d)
-    if (b.size() != x.size() || (d != dim && x[d] != b[d]))
-      return invalid_argument(cat("dynamic_update_slice: differs in more than dim ", dim));
-  const Poly start = c.attrs.poly("start", 0), at = Poly(out_index(dim)) - start;
+  const std::vector<int64_t> dims = c.attrs.integers("dim");
+  const std::vector<Poly> start = c.attrs.list("start");
   Form form{x, {}, "", true};
-  Form::Read read_x{0, own_indices(x.size())}, read_b{1, own_indices(x.size())};
-  read_b.index[dim] = at;
-  form.pieces = {
-      {1, {}, {}, {read_b}}, {1, {}, {{-at - 1}}, {read_x}}, {1, {}, {{at - b[dim]}}, {read_x}}};
+  Form::Read read_x{0, own_indices(x.size())}, read_b = read_x;
+  read_b.operand = 1;
+  Form::Piece outside{1, {}, {}, {read_x}};
+  size_t k = 0;
+  for (size_t d = 0; d < x.size(); ++d) {
+    const bool is_moved = k < dims.size() && dims[k] == static_cast<int64_t>(d);
+    if (b.size() != x.size() || (!is_moved && x[d] != b[d]))
+      return invalid_argument(cat("dynamic_update_slice: differs in dim ", d));
+    if (!is_moved) continue;
+    const Poly at = Poly(out_index(d)) - (k < start.size() ? start[k] : Poly(0));
+    read_b.index[d] = at;
+    for (const Poly& out : {-at - 1, at - b[d]}) {  // before and behind b, within it so far
+      form.pieces.push_back(outside);
+      form.pieces.back().guards.push_back({out});
+    }
+    outside.guards.push_back({at});
+    outside.guards.push_back({b[d] - 1 - at});
+    ++k;
+  }
+  if (dims.empty() || k < dims.size() || start.size() > k)
+    return invalid_argument("dynamic_update_slice: dim must be one or several, ascending");
+  form.pieces.insert(form.pieces.begin(), {1, {}, {}, {read_b}});
   return form;
 }
 

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "tegula/base/philox.h"
+#include "tegula/runtime/compile.h"
+#include "tests/common/run_plan.h"
 #include "tools/rules/generate/generate.h"
 
 namespace tegula::superopt {
@@ -159,6 +161,47 @@ TEST(Pet, PositionsDoNotDependOnSizes) {
         work_of(corrected->graph, corrected->right, {}) - work_of(rule.graph, rule.right, {});
     EXPECT_LE(extra * w, work_of(rule.graph, rule.left, {}));
   }
+}
+
+// The corrected program as it runs: what the original does, and of the whole result nothing is
+// moved again but the boxes.
+TEST(Pet, CorrectedProgramsRunAndMoveTheirBoxesAlone) {
+  const int64_t w = 32;
+  const Rule rule = rule_of(cat(
+      "inputs x[1,8,16,", w, "] y[1,8,16,", w,
+      "] a[8,8,3,3]\nleft concat(conv(x,a,lo=[1,1],hi=[1,1]),conv(y,a,lo=[1,1],hi=[1,1]),dim=3)\n"
+      "right conv(concat(x,y,dim=3),a,lo=[1,1],hi=[1,1])\n"));
+  const auto partial = compare(rule, {});
+  ASSERT_TRUE(partial.ok());
+  const auto corrected = correct(rule, {}, partial->wrong);
+  ASSERT_TRUE(corrected.ok());
+  std::vector<HostTensor> results[2];
+  for (const bool is_right : {false, true}) {
+    auto module = graph_of(*corrected, is_right ? corrected->right : corrected->left);
+    ASSERT_TRUE(module.ok()) << module.error().message;
+    CompileOptions o;
+    o.plan.verify = true;
+    const auto compiled = tegula::compile(std::make_shared<Module>(std::move(*module)), 0, o);
+    ASSERT_TRUE(compiled.ok()) << compiled.error().message;
+    const Plan& plan = *compiled->plan;
+    std::vector<HostTensor> in;
+    for (const auto& p : plan.params) in.push_back(test::random_tensor(p.tensor.type, in.size()));
+    results[is_right] = test::run_plan(plan, in);
+    // Behind the convolution of both images, 256 bytes a row and 128 rows: 2 columns of boxes.
+    int64_t written = 0;
+    for (const Step& s : plan.steps)
+      if (s.op->name == "dynamic_update_slice") {
+        EXPECT_EQ(s.out[0].slot, s.in[0].slot) << plan.to_string();  // in place
+        EXPECT_EQ(s.out[0].byte_offset, s.in[0].byte_offset);
+        written += s.in[1].type.bytes();
+      } else if (is_right && s.op->name == "concat") {
+        EXPECT_EQ(&s, &plan.steps[0]) << plan.to_string();  // of x and y alone
+      }
+    if (is_right) EXPECT_EQ(written, partial->wrong[0].n_elements() * 4);
+  }
+  ASSERT_EQ(results[0][0].numel(), results[1][0].numel());
+  for (int64_t i = 0; i < results[0][0].numel(); ++i)
+    ASSERT_NEAR(results[0][0].at(i), results[1][0].at(i), 1e-4) << i;
 }
 
 TEST(Pet, RefusesWhatIsNoSumOfProducts) {

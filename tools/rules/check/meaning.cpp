@@ -145,9 +145,15 @@ struct Meant {
       return y;
     }
     if (k == "dynamic_update_slice") {
-      if (d >= in[0].size()) return bad(e, "dim");
+      for (size_t n = 0; n < dim.size(); ++n)
+        if (dim[n] < 0 || static_cast<size_t>(dim[n]) >= in[0].size() ||
+            (n > 0 && dim[n] <= dim[n - 1]))
+          return bad(e, "dim");
+      if (dim.empty() || whole(e, "start").size() > dim.size()) return bad(e, "dim");
       for (size_t o = 0; o < in[0].size(); ++o)
-        if (in[1].size() != in[0].size() || (o != d && !(in[0][o] == in[1][o])))
+        if (in[1].size() != in[0].size() ||
+            (std::find(dim.begin(), dim.end(), static_cast<int64_t>(o)) == dim.end() &&
+             !(in[0][o] == in[1][o])))
           return bad(e, "shapes");
       return in[0];
     }
@@ -233,9 +239,13 @@ struct Meant {
       within(all, last, x);
     }
     if (k == "dynamic_update_slice") {
-      const auto d = static_cast<size_t>(whole(e, "dim")[0]);
-      all.push_back({attr(e, "start", 0, 0)});
-      all.push_back({y[d] - attr(e, "start", 0, 0) - TEGULA_TRY(shape(e.operands[1]))[d]});
+      const Index part = TEGULA_TRY(shape(e.operands[1]));
+      size_t n = 0;
+      for (const int64_t d : whole(e, "dim")) {
+        const Poly start = attr(e, "start", n++, 0);
+        all.push_back({start});
+        all.push_back({y[static_cast<size_t>(d)] - start - part[static_cast<size_t>(d)]});
+      }
     }
     if (k == "conv" || k == "pool_max" || k == "pool_sum") {
       const Index x = TEGULA_TRY(shape(e.operands[0])),
@@ -319,16 +329,22 @@ struct Meant {
     return all;
   }
   Result<Sum> updated(const Expression& e, const Index& i, const Term& boxed) {
-    const auto d = static_cast<size_t>(whole(e, "dim")[0]);
-    const Poly place = i[d] - attr(e, "start", 0, 0);
+    const std::vector<int64_t> dims = whole(e, "dim");
+    const Index part = TEGULA_TRY(shape(e.operands[1]));
     Index at = i;
-    at[d] = place;
+    for (size_t n = 0; n < dims.size(); ++n)
+      at[static_cast<size_t>(dims[n])] = i[static_cast<size_t>(dims[n])] - attr(e, "start", n, 0);
     Sum all = times({boxed}, TEGULA_TRY(operand(e, 1, at)));
-    Term before = boxed, behind = boxed;
-    before.guards.push_back({Poly(-1) * place - 1});
-    behind.guards.push_back({place - TEGULA_TRY(shape(e.operands[1]))[d]});
-    append(all, times({before}, TEGULA_TRY(operand(e, 0, i))));
-    append(all, times({behind}, TEGULA_TRY(operand(e, 0, i))));
+    Term inside = boxed;  // of the part so far: x is left before and behind it, dim by dim
+    for (const int64_t dim : dims) {
+      const auto d = static_cast<size_t>(dim);
+      for (const Poly& outside : {Poly(-1) * at[d] - 1, at[d] - part[d]}) {
+        Term t = inside;
+        t.guards.push_back({outside});
+        append(all, times({t}, TEGULA_TRY(operand(e, 0, i))));
+      }
+      within(inside.guards, at[d], part[d]);
+    }
     return all;
   }
   Result<Sum> concat(const Expression& e, const Index& i) {

@@ -8,6 +8,7 @@
 // correction computes the left side on wrong boxes alone, from slices of the inputs.
 #pragma once
 
+#include "tegula/ir/module.h"
 #include "tools/rules/prove/evaluate.h"
 
 namespace tegula::superopt {
@@ -28,6 +29,21 @@ Result<Partial> compare(const Rule& rule, const Assignment& at, uint64_t seed = 
 
 // The rule at these sizes whose right side has the wrong boxes replaced by the left side's.
 Result<Rule> correct(const Rule& rule, const Assignment& at, std::span<const Box> wrong);
+// Other programs over the inputs of `program.left` that are right in part at these sizes or at
+// smaller ones, the most right first, at most 16: of up to three of its ops and layouts, which lay
+// a dim into another (a batch's images beside one another, an image's rows as one row), and at last
+// the layout of the result. Errors: no small sizes fit its conditions; evaluate()'s.
+struct Mutants {
+  std::vector<Rule> rules;  // NAME_1, …: left is the program
+  int64_t n_programs = 0;   // that were looked at
+};
+Result<Mutants> mutants_of(const Rule& program, const Assignment& at);
+// The rules of a file that have a left side alone, which becomes their right one, too.
+Result<std::vector<Rule>> programs_of(std::string_view text, std::string_view file);
+
+// A side of a rule at constant sizes as the function of a module, with parameters of f32 and the
+// result y. Errors: a symbol; a kind that is no op; what an op refuses.
+Result<Module> graph_of(const Rule& rule, int side);
 // Multiply-adds of a node and all it is made of.
 int64_t work_of(const Graph& graph, int node, const Assignment& at);
 

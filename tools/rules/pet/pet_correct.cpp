@@ -63,20 +63,28 @@ class Corrector {
     return slices(TEGULA_TRY(whole(node)), b);
   }
 
-  // y with the box replaced.
-  Result<int> patched(int y, const Box& b, int by, size_t d = 0) {
-    if (d == b.lo.size()) return by;
+  // y with the box replaced: an update, which is in place where it runs. Pieces in a row are
+  // written one by one, so that none is moved twice.
+  Result<int> patched(int y, const Box& b, int by) {
+    if (const Node whole = graph.nodes[static_cast<size_t>(by)]; whole.kind == "concat") {
+      const auto d = static_cast<size_t>(whole.attrs.integers("dim")[0]);
+      Box piece = b;
+      for (const int x : whole.in) {
+        piece.hi[d] = piece.lo[d] + shape_of(x)[d];
+        y = TEGULA_TRY(patched(y, piece, x));
+        piece.lo[d] = piece.hi[d];
+      }
+      return y;
+    }
     const std::vector<int64_t> shape = shape_of(y);
-    const auto cut = [&](int64_t lo, int64_t hi) {
-      return graph.add("slice", {y},
-                       along(static_cast<int64_t>(d), {{"start", lo}, {"size", hi - lo}}));
-    };
-    if (b.lo[d] == 0 && b.hi[d] == shape[d]) return patched(y, b, by, d + 1);
-    std::vector<int> parts;
-    if (b.lo[d] > 0) parts.push_back(TEGULA_TRY(cut(0, b.lo[d])));
-    parts.push_back(TEGULA_TRY(patched(TEGULA_TRY(cut(b.lo[d], b.hi[d])), b, by, d + 1)));
-    if (b.hi[d] < shape[d]) parts.push_back(TEGULA_TRY(cut(b.hi[d], shape[d])));
-    return graph.add("concat", std::move(parts), along(static_cast<int64_t>(d), {}));
+    KindAttrs attrs;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (b.lo[d] == 0 && b.hi[d] == shape[d]) continue;
+      attrs.polys["dim"].emplace_back(static_cast<int64_t>(d));
+      attrs.polys["start"].emplace_back(b.lo[d]);
+    }
+    if (attrs.polys.empty()) return by;
+    return graph.add("dynamic_update_slice", {y, by}, std::move(attrs));
   }
 
   Graph graph;

@@ -135,10 +135,14 @@ std::vector<Guard> conditions(const Graph& graph, int node) {
     for (const Poly& p : {first, extent - 1 - first, last, extent - 1 - last}) all.push_back({p});
   }
   if (n.kind == "dynamic_update_slice") {
-    const auto dim = static_cast<size_t>(n.attrs.integers("dim")[0]);
-    const Poly start = n.attrs.poly("start", 0);
-    all.push_back({start});
-    all.push_back({n.shape[dim] - start - graph.nodes[static_cast<size_t>(n.in[1])].shape[dim]});
+    const std::vector<Poly> starts = n.attrs.list("start");
+    const std::vector<int64_t> dims = n.attrs.integers("dim");
+    for (size_t k = 0; k < dims.size(); ++k) {
+      const auto dim = static_cast<size_t>(dims[k]);
+      const Poly start = k < starts.size() ? starts[k] : Poly(0);
+      all.push_back({start});
+      all.push_back({n.shape[dim] - start - graph.nodes[static_cast<size_t>(n.in[1])].shape[dim]});
+    }
   }
   if (n.kind == "conv" || n.kind.starts_with("pool")) {
     // Windows lie within the padded x, also where the result's extents are given.

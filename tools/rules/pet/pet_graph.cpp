@@ -1,0 +1,41 @@
+// A side of a rule as a graph that can be run.
+#include "tegula/base/algorithm.h"
+#include "tegula/passes/superopt/bridge.h"
+#include "tools/rules/pet/pet.h"
+
+namespace tegula::superopt {
+
+Result<Module> graph_of(const Rule& rule, int side) {
+  Module module;
+  Builder b(module, rule.name);
+  std::vector<Var> values;
+  for (const Input& x : rule.graph.inputs) {
+    Shape shape;
+    for (const Poly& p : x.shape) {
+      if (!p.is_const()) return unsupported(cat(rule.name, ": ", p.text(), " has no size"));
+      shape.push_back(p.constant());
+    }
+    values.push_back(b.param(x.name, {DType::kF32, shape}));
+  }
+  const auto size = static_cast<size_t>(side) + 1;
+  std::vector<uint8_t> is_needed(std::max(size, values.size()));
+  is_needed[static_cast<size_t>(side)] = 1;
+  for (size_t n = size; n-- > values.size();)
+    for (const int x : rule.graph.nodes[n].in) is_needed[static_cast<size_t>(x)] |= is_needed[n];
+  for (size_t n = values.size(); n < size; ++n) {
+    const Node& node = rule.graph.nodes[n];
+    if (!is_needed[n]) {
+      values.emplace_back();
+      continue;
+    }
+    std::vector<Var> in;
+    for (const int x : node.in) in.push_back(values[static_cast<size_t>(x)]);
+    KindOfNode call{node.kind, node.attrs, {}};
+    values.push_back(TEGULA_TRY(emit_kind(b, call, in, {DType::kF32, {}})));
+  }
+  b.result("y", values[static_cast<size_t>(side)]);
+  TEGULA_TRY(b.finish_into_module());
+  return module;
+}
+
+}  // namespace tegula::superopt
