@@ -20,7 +20,7 @@ COMPILED = {"gpt2": "", "gpt2, biases": "--bias", "llama": "--model llama", "gpt
             "gpt2, 3 GiB": "--memory 3GiB"}
 SMALL = "--n-layers 4 --n-heads 4 --d-model 128 --seqlen 64 --batch 12 --steps 40 --warmup 1 --eval-every 0"
 STEPS = [("gpt2, biases", "--bias", ("", "bias_activation", "fuse", "cse,views,algebra")),
-         ("llama", "--model llama", ("", "qkv_concat", "fuse")), ("gpt2, bf16", "--dtype bf16", ("",))]
+         ("llama", "--model llama", ("", "merge_products", "fuse")), ("gpt2, bf16", "--dtype bf16", ("",))]
 
 
 def main():

@@ -29,9 +29,9 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/ops": 12_430,
     "tegula/tile": 1_385,
     "tegula/kernels": 525,  # their own headers, without KERNELS
-    "tegula/cost": 865,
-    "tegula/passes": 8_560,
-    "tegula/passes/superopt": 3_089,
+    "tegula/cost": 866,
+    "tegula/passes": 8_260,
+    "tegula/passes/superopt": 3_388,
     "tegula/plan": 5_955,
     "tegula/planner": 8_890,
     "tegula/models": 5_990,

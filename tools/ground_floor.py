@@ -57,7 +57,7 @@ SAMPLED = "generate --prompt ba --temperature 0.9 --seed 7"
 RUNS = {
     "gpt2": (None, GPT2),
     "gpt2-threads": ("gpt2", f"{GPT2} --threads 2"),
-    "gpt2-unfused": ("gpt2", f"{GPT2} --passes -fuse,-loss_grads,-bias_activation,-norm_residual,-qkv_concat"),
+    "gpt2-unfused": ("gpt2", f"{GPT2} --passes -fuse,-loss_grads,-bias_activation,-norm_residual,-merge_products"),
     "gpt2-sqrt": ("gpt2", f"{GPT2} --checkpoint sqrt"),
     "gpt2-resume": ("gpt2", f"{GPT2} --steps 3 --lr-decay-steps 6", f"{GPT2} --lr-decay-steps 6 --resume"),
     "gpt2-bias": (None, f"{GPT2} --bias --tokenizer bytes"),

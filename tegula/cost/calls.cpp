@@ -11,12 +11,6 @@ namespace {
 // `tegula bench ops --shape 1,64` does an op in 1 to 3 us.
 constexpr double kStepSeconds = 2e-6;
 
-std::vector<Type> at_bounds(std::vector<Type> types) {
-  for (Type& t : types)
-    for (int d = 0; d < t.shape.rank(); ++d) t.shape[d] = t.shape[d].bound();
-  return types;
-}
-
 double price_on_cpu(const Target& target, const OpCall& call) {
   if (call.op->collective || call.in.empty()) return kStepSeconds + price(target, call);
   Work w = work_of(call);
@@ -28,6 +22,12 @@ double price_on_cpu(const Target& target, const OpCall& call) {
   return kStepSeconds + packing + price(target, w, call.in[0].dtype);
 }
 }  // namespace
+
+std::vector<Type> at_bounds(std::vector<Type> types) {
+  for (Type& t : types)
+    for (int d = 0; d < t.shape.rank(); ++d) t.shape[d] = t.shape[d].bound();
+  return types;
+}
 
 double price_of_calls(const Target& target, const Module& module, const Function& f) {
   double sum = 0;

@@ -11,6 +11,9 @@
 
 namespace tegula {
 
+// Every symbol is its bound.
+std::vector<Type> at_bounds(std::vector<Type> types);
+
 double price_of_calls(const Target& target, const Module& module, const Function& f);
 
 }  // namespace tegula

@@ -37,8 +37,8 @@ namespace tegula {
   X(sum_products)          \
   X(autocast)              \
   X(sort_keys)             \
-  X(qkv_concat)            \
-  X(qkv_grads)             \
+  X(merge_products)        \
+  X(merge_sums)            \
   X(move_casts)            \
   X(blockwise)             \
   X(bias_activation)       \

@@ -238,7 +238,7 @@ class Draw:
         if r.random() < .2:
             flags += ["--threads", "2"]
         if r.random() < .1:  # passes that keep bits
-            flags.append("--passes=-fuse,-loss_grads,-bias_activation,-norm_residual,-qkv_concat")
+            flags.append("--passes=-fuse,-loss_grads,-bias_activation,-norm_residual,-merge_products")
         return flags
 
 

@@ -107,6 +107,12 @@ std::optional<Dim> dim_of_poly(const Module& module, const Poly& p) {
   return {};
 }
 
+const OpDef* op_of(std::string_view kind) {
+  for (const Bridge& b : kBridges)
+    if (b.kind == kind) return b.op;
+  return nullptr;
+}
+
 std::optional<KindOfNode> kind_of(const Function& f, const tegula::Node& n) {
   if (n.n_outputs != 1 || !n.regions.empty() || n.op->has_effect || n.op->collective) return {};
   KindOfNode k;
@@ -163,9 +169,9 @@ Result<Var> emit_kind(Builder& b, const KindOfNode& call, std::span<const Var> i
       operands.push_back(fill(b, static_cast<double>(start.constant()), {DType::kI64, {}}));
     }
   } else {
+    op = op_of(call.kind);
     for (const Bridge& bridge : kBridges)
-      if (bridge.kind == call.kind) {
-        op = bridge.op;
+      if (bridge.op == op && op != nullptr) {
         for (const AttrDef& def : op->attrs)
           if (const auto at = call.attrs.polys.find(def.name); at != call.attrs.polys.end())
             attrs.set(def.name, TEGULA_TRY(value_of(b.module(), def, at->second)));

@@ -19,6 +19,8 @@ struct KindOfNode {
   KindAttrs attrs;
   Attrs rest;
 };
+// The op that is the kind; null: none.
+const OpDef* op_of(std::string_view kind);
 // None: no kind says what the node computes.
 std::optional<KindOfNode> kind_of(const Function& f, const tegula::Node& n);
 

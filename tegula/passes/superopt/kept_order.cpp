@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/cost/calls.h"
 #include "tegula/ir/hash.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ir/sum_shards.h"
@@ -195,12 +196,6 @@ class Elements {
   std::vector<uint64_t> wholes_;
   std::unordered_map<uint64_t, uint64_t> known_;
 };
-
-std::vector<Type> at_bounds(std::vector<Type> types) {
-  for (Type& t : types)
-    for (int d = 0; d < t.shape.rank(); ++d) t.shape[d] = t.shape[d].bound();
-  return types;
-}
 
 // How many elements go into one of a result: all along factors that a result has not, and rows.
 int64_t length_of(const OpCall& call) {

@@ -136,7 +136,6 @@ std::string Poly::text() const {
   return out;
 }
 
-namespace {
 void skip_spaces(std::string_view& text) {
   while (!text.empty() && (text[0] == ' ' || text[0] == '\t')) text.remove_prefix(1);
 }
@@ -146,6 +145,8 @@ bool take(std::string_view& text, char c) {
   text.remove_prefix(1);
   return true;
 }
+
+namespace {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

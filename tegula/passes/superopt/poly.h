@@ -96,6 +96,9 @@ class Poly {
 // Reads sums, differences and products of integers, names and parenthesised polynomials from the
 // front of `text`, and takes them away from it. Errors: what stood there instead.
 Result<Poly> parse_poly(std::string_view& text);
+void skip_spaces(std::string_view& text);
+// True: it is what stands there, behind spaces, and is taken away.
+bool take(std::string_view& text, char c);
 
 // p ≥ 0, or p = 0.
 struct Guard {
@@ -105,13 +108,5 @@ struct Guard {
   bool operator==(const Guard&) const = default;
   std::string text() const { return p.text() + (is_zero ? " == 0" : " >= 0"); }
 };
-
-// Proves that `goal` ≥ 0 (or = 0) wherever all facts hold, for integers of any size. The
-// certificate is text: "d: c1*h0*h3 + c2*h2 + c", with hk fact k, and then d·goal equals that sum
-// as polynomials; all coefficients are positive, but for those of products with an equality, and c
-// ≥ 0. Two such sums, of goal and of −goal and separated by " ; ", stand for an equality. Facts
-// that contradict one another prove goal = −1. Empty: not proven, which does not mean false.
-// Method: Farkas' lemma on monomials, with products of two facts (Handelman); exact rationals.
-std::string derive(std::span<const Guard> facts, const Guard& goal);
 
 }  // namespace tegula::superopt

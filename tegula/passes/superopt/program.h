@@ -6,7 +6,7 @@
 //
 // The text of a rule, one statement a line, "#" begins a comment:
 //
-//   rule qkv_concat
+//   rule products_of_one_value
 //   sizes m k n1 n2              # integers ≥ 1
 //   integers lo                  # any integers
 //   scalars c                    # any numbers

@@ -10,14 +10,6 @@ using Text = std::string_view;
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
-void skip_spaces(Text& t) {
-  while (!t.empty() && (t[0] == ' ' || t[0] == '\t')) t.remove_prefix(1);
-}
-bool take(Text& t, char c) {
-  skip_spaces(t);
-  if (t.empty() || t[0] != c) return false;
-  return t.remove_prefix(1), true;
-}
 // A name, or nothing.
 Text take_word(Text& t) {
   skip_spaces(t);

@@ -138,7 +138,7 @@ superopt::Found search(const Kernels& kernels, bool& changed) {
     b.result(cat(name, "_"), dot("b m k, k n -> b m n", x, b.weight(name, {F, {16, 8}})));
   const FuncId f = finish(b);
   superopt::Found found;
-  Superoptimise how{.seconds = 5, .passes = "-qkv_concat", .trial = &trial, .found = &found};
+  Superoptimise how{.seconds = 5, .passes = "-merge_products", .trial = &trial, .found = &found};
   PassOptions o;
   o.superopt = &how, o.planning = &kernels;
   changed = run(m, f, "superopt", o);
@@ -154,10 +154,10 @@ TEST(KeptOrder, ModeExactLeavesOutWhatItsKernelsSumOtherwiseAndSaysSo) {
   const superopt::Found lanes = search(kernels, changed);  // lanes, merged into a chain
   EXPECT_FALSE(changed);
   ASSERT_EQ(lanes.refused.size(), 1u);
-  EXPECT_EQ(lanes.refused[0].first, "products_of_one_batch");
+  EXPECT_EQ(lanes.refused[0].first, "products_of_one_value");
   EXPECT_EQ(lanes.refused[0].second, "dot of 16 f32, f32: lanes before, chain after");
   EXPECT_EQ(lanes.lines()[1],
-            "superopt: in mode exact without products_of_one_batch: dot of 16 f32, f32: lanes "
+            "superopt: in mode exact without products_of_one_value: dot of 16 f32, f32: lanes "
             "before, chain after");
   kernels.is_silent = true;
   const superopt::Found silent = search(kernels, changed);

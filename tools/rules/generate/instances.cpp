@@ -1,6 +1,7 @@
 #include "tools/rules/generate/instances.h"
 
 #include "tegula/base/algorithm.h"
+#include "tools/rules/prove/derive.h"
 
 namespace tegula::superopt {
 

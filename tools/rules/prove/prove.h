@@ -4,7 +4,7 @@
 // and are written down as text, one a line: that list is the certificate, which rules check replays
 // with code of its own. A place is the number of a term (left's, then right's, then as they come to
 // be), and within it .factor.branch.term; symbols and guards are those that stand there at that
-// time. CERT is a sum of facts (derive() in poly.h). The facts of a place are, in order: the rule's
+// time. CERT is a sum of facts (derive.h). The facts of a place are, in order: the rule's
 // where, the conditions of left's ops, then from the outermost term to the place itself its guards
 // and the boxes of its inputs (append_facts), and for a branch its guards.
 //
@@ -26,6 +26,7 @@
 #pragma once
 
 #include "tools/rules/prove/denote.h"
+#include "tools/rules/prove/derive.h"
 
 namespace tegula::superopt {
 

@@ -1,10 +1,11 @@
 // Farkas' lemma: goal ≥ 0 follows from facts h ≥ 0 where goal = Σ λ h + c with λ, c ≥ 0. Over
 // polynomials each monomial is a row and each fact, or product of two, a column; phase one of the
 // simplex method on exact rationals finds λ, which is the certificate.
+#include "tools/rules/prove/derive.h"
+
 #include <numeric>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/passes/superopt/poly.h"
 
 namespace tegula::superopt {
 

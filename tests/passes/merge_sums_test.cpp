@@ -1,4 +1,4 @@
-// qkv_grads: which products that are added become one, and the gradients beside them.
+// merge_sums: which products that are added become one, and the gradients beside them.
 #include <cmath>
 
 #include "tests/passes/passes.h"
@@ -62,23 +62,23 @@ void expect_near(const Module& m, const Function& before, const Function& after,
   }
 }
 
-TEST(QkvGrads, OneProductEachWay) {
+TEST(MergeSums, OneProductEachWay) {
   for (const DType t : {F, DType::kBF16}) {
     Net n(t);
     const FuncId f = n.end();
     const Function before = n.m[f];
-    EXPECT_TRUE(run(n.m, f, "qkv_grads", fast()));
+    EXPECT_TRUE(run(n.m, f, "merge_sums", fast()));
     EXPECT_EQ(count(n.m[f], dot_op), 3) << "one there, two back";
     EXPECT_EQ(count(n.m[f], concat_op), 2) << "of the factors and, as before, of the weights";
     EXPECT_EQ(count(n.m[f], slice_op), 3);
     EXPECT_EQ(count(n.m[f], add_op), 0);
     expect_near(n.m, before, n.m[f], t == F ? 1e-4 : 0.5);
-    EXPECT_FALSE(run(n.m, f, "qkv_grads", fast())) << "twice is once";
+    EXPECT_FALSE(run(n.m, f, "merge_sums", fast())) << "twice is once";
   }
 }
 
 // Behind a sum that became one product, values have other numbers.
-TEST(QkvGrads, OneAfterTheOther) {
+TEST(MergeSums, OneAfterTheOther) {
   Module m;
   Builder b(m, "f");
   for (const char* name : {"first", "second"}) {
@@ -95,17 +95,17 @@ TEST(QkvGrads, OneAfterTheOther) {
   }
   const FuncId f = finish(b);
   const Function before = m[f];
-  EXPECT_TRUE(run(m, f, "qkv_grads", fast()));
+  EXPECT_TRUE(run(m, f, "merge_sums", fast()));
   EXPECT_EQ(count(m[f], dot_op), 6);
   EXPECT_EQ(count(m[f], concat_op), 4);
   expect_near(m, before, m[f], 1e-4);
 }
 
-TEST(QkvGrads, LeavesAlone) {
+TEST(MergeSums, LeavesAlone) {
   const auto n_dots = [](const PassOptions& o, int64_t width = 8, bool is_side_by_side = true) {
     Net n(F, width, false, is_side_by_side);
     const FuncId f = n.end();
-    run(n.m, f, "qkv_grads", o);
+    run(n.m, f, "merge_sums", o);
     return count(n.m[f], dot_op);
   };
   EXPECT_EQ(n_dots(fast()), 3);
@@ -117,17 +117,17 @@ TEST(QkvGrads, LeavesAlone) {
   EXPECT_EQ(n_dots(exact), 7);
 }
 
-TEST(QkvGrads, WhatIsReadApartOrEarlyStaysByItself) {
+TEST(MergeSums, WhatIsReadApartOrEarlyStaysByItself) {
   Net apart;
   apart.b.result("apart", neg(apart.part[1]));
   const FuncId f = apart.end();
   const Function before = apart.m[f];
-  EXPECT_FALSE(run(apart.m, f, "qkv_grads", fast()));
+  EXPECT_FALSE(run(apart.m, f, "merge_sums", fast()));
 
   Net early(F, 8, true);
   const FuncId g = early.end();
   const Function was = early.m[g];
-  EXPECT_TRUE(run(early.m, g, "qkv_grads", fast()));
+  EXPECT_TRUE(run(early.m, g, "merge_sums", fast()));
   EXPECT_EQ(count(early.m[g], dot_op), 5) << "the sum alone";
   expect_near(early.m, was, early.m[g], 1e-4);
 }
