@@ -22,7 +22,7 @@ inline constexpr PassPhase kAllPhases{0xff};
 struct PipelineOptions {
   PassOptions pass;
   // Comma-separated names that are left out, each with a "-": "-fuse,-cse". Empty: none.
-  std::string_view passes;
+  std::string passes;
   bool verify = false;          // check the function's invariants after each pass that changed it
   std::string_view dump_after;  // comma-separated names, or "all"
   void (*dump)(std::string_view pass, const std::string& text) = nullptr;  // null: to stderr

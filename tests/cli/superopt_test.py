@@ -61,6 +61,11 @@ class Superopt(CliTest):
         self.assertIsInstance(plan["rules"], list)
         self.assertIn("superopt: ", self.run_tool("plan", *SMALL, "--superopt", 1).stdout)
 
+    def test_bench_searches_steps_whatever_passes_are_left_out(self):
+        done = self.expect_ok(self.run_tool("bench", "train", *SMALL[:6], "--threads", 1, "--superopt", 1, "--tune-cache",
+                                            self.dir / "cache", "--passes=-qkv_concat,-qkv_grads,-norm_residual"))
+        self.assertRegex(done.stderr, r"note: superopt: [1-9]\d* blocks")
+
     def test_exact_takes_nothing_whose_bits_were_not_compared(self):
         llama = ("--model", "llama", *SMALL[:-2], "--target", "h100", "--dtype", "bf16", "--superopt", 1, "--json")
         self.assertEqual(self.of("plan", *llama, "--mode", "exact")["rules"], [])
