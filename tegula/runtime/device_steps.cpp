@@ -7,6 +7,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/clock.h"
 #include "tegula/base/denormals.h"
 #include "tegula/base/round.h"
 #include "tegula/ir/opdef.h"
@@ -123,7 +124,7 @@ Status DeviceSteps::prepare() {
   TEGULA_TRY(device_.wait());
   graph_ = nullptr, n_runs_ = 0;
   in_one_.clear();
-  compile_all();
+  TEGULA_TRY(compile_all());
   for (size_t i = 0; i < steps_.size(); ++i) TEGULA_TRY(prepare_step(i));
   TEGULA_TRY(join_launches());
   is_ready_ = true;
@@ -132,9 +133,8 @@ Status DeviceSteps::prepare() {
 
 // Compiles, on all threads, before the first run alone: the few kernels that other extents take are
 // compiled where their steps are made ready, and there errors come up again, too.
-void DeviceSteps::compile_all() {
-  if (is_compiled_) return;
-  is_compiled_ = true;
+Status DeviceSteps::compile_all() {
+  if (is_compiled_) return {};
   std::vector<std::pair<const KernelLaunch*, size_t>> work;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = plan_.steps[i];
@@ -142,11 +142,15 @@ void DeviceSteps::compile_all() {
     const KernelLaunch* launch = launch_of(*step.kernel);
     if (launch && launch->compile) work.emplace_back(launch, i);
   }
-  std::atomic<int> n_compiled = 0;
+  std::atomic<int> n_compiled = 0, n_left = 0;
   const auto begin = std::chrono::steady_clock::now();
   ThreadPool pool(work.size() > 1 ? 0 : 1);  // the rank's has no work beside a device
   pool.parallel_for(static_cast<int64_t>(work.size()), [&](int64_t k, int) {
     const auto& [launch, step] = work[static_cast<size_t>(k)];
+    if (rank_.compiles_until_s > 0 && steady_seconds() > rank_.compiles_until_s) {
+      ++n_left;
+      return;
+    }
     const Result<bool> is_new = launch->compile(call_of(step));
     if (is_new.ok() && *is_new) ++n_compiled;
   });
@@ -154,6 +158,11 @@ void DeviceSteps::compile_all() {
   if (n_compiled > 0 && took.count() > 1)
     std::fprintf(stderr, "note: compiled %d kernels in %.1f s; the next start finds them\n",
                  n_compiled.load(), took.count());
+  if (n_left > 0)
+    return unsupported(cat("plan ", plan_.name, ": the time is over before ", n_left.load(),
+                           " of its steps have their kernels"));
+  is_compiled_ = true;
+  return {};
 }
 
 DeviceCall DeviceSteps::call_of(size_t i) {

@@ -75,7 +75,7 @@ class DeviceSteps {
   class AtOnce;
   // Enqueued without the host; else it is done while the device waits.
   bool is_on_device(const Step& step) const;
-  void compile_all();
+  Status compile_all();
   // Steps whose launches are of one kind become one, that of the first, where what is in between
   // allows it; and a launch that may begin with the one before it does.
   Status join_launches();

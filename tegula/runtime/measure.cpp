@@ -21,11 +21,18 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
+// A prime, so that rows of no length repeat one another soon: to draw as many as a model's weights
+// would take seconds.
+constexpr int64_t kMostDrawn = 1048573;
+
 template <class T>
 void fill_floats(void* data, int64_t n, uint64_t stream) {
-  for (int64_t i = 0; i < n; ++i)
-    static_cast<T*>(data)[i] =
-        T(static_cast<float>(philox_uniform(1, stream, static_cast<uint64_t>(i)) * 2 - 1));
+  T* const to = static_cast<T*>(data);
+  int64_t done = std::min(n, kMostDrawn);
+  for (int64_t i = 0; i < done; ++i)
+    to[i] = T(static_cast<float>(philox_uniform(1, stream, static_cast<uint64_t>(i)) * 2 - 1));
+  for (; done < n; done = std::min(2 * done, n))
+    std::memcpy(to + done, to, static_cast<size_t>(std::min(done, n - done)) * sizeof(T));
 }
 }  // namespace
 

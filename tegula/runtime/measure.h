@@ -29,7 +29,8 @@ struct Measured {
   double read_bytes_per_s = 0;       // cold only: plain reads of memory, the same way
 };
 
-// Values for a parameter, by its number: floats uniform in [-1, 1), integers in [0, below).
+// Values for a parameter, by its number: floats uniform in [-1, 1), which repeat after a million;
+// integers in [0, below).
 void fill_parameter(const Type& type, void* data, uint64_t param, int64_t below);
 
 // Runs the plan on inputs it fills itself: fill_parameter. Of a rank with a device time() is the

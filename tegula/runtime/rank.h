@@ -31,6 +31,9 @@ struct Rank {
   MemoryAccount memory;      // of all Regions made for this rank
   Counters counters;         // of all kernels that its sessions launched
   Peers* peers = nullptr;    // the other ranks (runtime/rank_group.h); null: there are none
+  // A run that would compile kernels of a device after this time (base/clock.h) fails instead; what
+  // was compiled by then is kept. 0: it compiles as long as it takes.
+  double compiles_until_s = 0;
 };
 
 }  // namespace tegula

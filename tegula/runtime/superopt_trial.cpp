@@ -17,6 +17,8 @@ constexpr MachineFile kFile{"tegula.superopt", 1, "table of rewritings", "remove
 constexpr int kLeastRounds = 3, kMostRounds = 200;
 constexpr double kTurnSeconds = 1e-3;  // a turn is one run, or as many as take so long
 constexpr double kWarmUpSeconds = .1;  // of a device: what ran before decides its clocks
+// Of the time for timing: kernels are compiled and first runs done by then, and turns last so long.
+constexpr double kShareToBeReady = .75, kShareOfTurns = .4;
 
 // The i-th element, by rows.
 const void* element(const TensorRef& t, int64_t i) {
@@ -27,13 +29,19 @@ const void* element(const TensorRef& t, int64_t i) {
 
 // Signs of zeros count, signs and payloads of NaNs do not.
 bool same_bits(const TensorRef& a, const TensorRef& b) {
-  const size_t bytes = size_bytes(a.dtype);
-  for (int64_t i = 0; i < a.numel(); ++i) {
-    const void *x = element(a, i), *y = element(b, i);
-    if (std::memcmp(x, y, bytes) == 0) continue;
-    if (a.dtype != DType::kF32 || !std::isnan(*static_cast<const float*>(x)) ||
-        !std::isnan(*static_cast<const float*>(y)))
-      return false;
+  const int last = a.rank - 1;
+  const bool has_rows = a.rank > 0 && a.stride[last] == 1 && b.stride[last] == 1;
+  const int64_t run = has_rows ? a.shape[last] : 1, n = a.numel();  // elements side by side in both
+  const auto bytes = static_cast<int64_t>(size_bytes(a.dtype));
+  for (int64_t i = 0; i < n; i += run) {
+    const auto *x = static_cast<const char*>(element(a, i)),
+               *y = static_cast<const char*>(element(b, i));
+    if (std::memcmp(x, y, static_cast<size_t>(run * bytes)) == 0) continue;
+    for (int64_t k = 0; k < run * bytes; k += bytes)
+      if (std::memcmp(x + k, y + k, static_cast<size_t>(bytes)) != 0 &&
+          (a.dtype != DType::kF32 || !std::isnan(*reinterpret_cast<const float*>(x + k)) ||
+           !std::isnan(*reinterpret_cast<const float*>(y + k))))
+        return false;
   }
   return true;
 }
@@ -90,35 +98,55 @@ Result<std::vector<superopt::Trial::Timed>> MachineTrial::time(std::span<const M
                                                                double seconds) {
   const double begin = steady_seconds();
   Rank rank = device_ ? Rank(*device_) : Rank(options_.plan.target.n_threads);
+  if (seconds > 0) rank.compiles_until_s = begin + kShareToBeReady * seconds;
+  const bool compares = options_.passes.pass.mode == Mode::kExact;
   std::vector<Measurement> all;
-  std::vector<Timed> out;
+  std::vector<Timed> out(1);
   for (const Module& m : candidates) {
-    const double since = steady_seconds();
-    if (all.size() > 1 && since > begin + .75 * seconds) break;
     const Compiled c = TEGULA_TRY(compile(std::make_shared<Module>(at_bounds(m)), 0, options_));
-    all.push_back(TEGULA_TRY(Measurement::create(c.plan, rank, {})));
-    TEGULA_TRY(all.back().time());
-    out.push_back({.has_bits_of_first = TEGULA_TRY(agree(all[0], all.back())),
-                   .ready_s = steady_seconds() - since});
+    Measurement next = TEGULA_TRY(Measurement::create(c.plan, rank, {}));
+    const auto first_run = next.time();
+    const bool is_late = seconds > 0 && steady_seconds() > begin + kShareToBeReady * seconds;
+    if (is_late && !first_run.ok()) break;
+    TEGULA_TRY(first_run);
+    all.push_back(std::move(next));
+    out.resize(all.size());
+    out.back().has_bits_of_first = compares && TEGULA_TRY(agree(all[0], all.back()));
+    if (is_late) break;
   }
+  out[0].ready_s = steady_seconds() - begin;
+  if (all.size() < std::min<size_t>(candidates.size(), 2)) return out;
   double one = 0;  // the second run on a device makes a graph
   for (int i = 0; i < 2; ++i) one = TEGULA_TRY(all[0].time());
   const int runs = static_cast<int>(std::clamp(kTurnSeconds / std::max(one, 1e-9), 1., 1e3));
   if (device_) TEGULA_TRY(all[0].time(static_cast<int>(std::max(1., kWarmUpSeconds / one))));
   std::vector<std::vector<double>> ms(all.size()), ratios(all.size());
-  for (int round = 0;
-       round < kLeastRounds || (round < kMostRounds && steady_seconds() < begin + seconds); ++round)
+  const double end = std::min(begin + seconds, steady_seconds() + kShareOfTurns * seconds);
+  for (int round = 0; round < kLeastRounds || (round < kMostRounds && steady_seconds() < end);
+       ++round)
     for (size_t k = 0; k < all.size(); ++k) {
       ms[k].push_back(TEGULA_TRY(all[k].time(runs)));
       ratios[k].push_back(ms[0].back() / ms[k].back());
     }
   for (size_t k = 0; k < all.size(); ++k) {
     out[k].seconds = median(ms[k]), out[k].times_faster = median(ratios[k]);
+    if (!compares) continue;
     TEGULA_TRY(all[k].fill(plant_specials));
     TEGULA_TRY(all[k].time());
     out[k].has_bits_of_first &= TEGULA_TRY(agree(all[0], all[k]));
   }
   return out;
+}
+
+double MachineTrial::speed(uint64_t candidate) {
+  const Json* v = kept_.find(cat(candidate));
+  const auto* times = v ? v->as<double>() : nullptr;
+  return times ? *times : -1;
+}
+
+void MachineTrial::keep_speed(uint64_t candidate, double times_faster) {
+  kept_.set(cat(candidate), times_faster);
+  is_changed_ = true;
 }
 
 std::string MachineTrial::recall(uint64_t block) {

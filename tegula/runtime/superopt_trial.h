@@ -15,10 +15,12 @@ class MachineTrial final : public superopt::Trial {
   // The file lies where tunings do.
   MachineTrial(const CompileOptions& options, Device* device);
 
-  // Medians of interleaved rounds; bits with an infinity, a NaN and −0 among random inputs. Kernels
-  // of a device that no cache has are compiled first: when three quarters of the seconds are gone,
-  // no third candidate is made ready.
+  // Medians of interleaved rounds; in mode exact bits with an infinity, a NaN and −0 among random
+  // inputs. Kernels of a device that no cache has are compiled first, until three quarters of the
+  // seconds are gone: then no further kernel is begun, and who misses one is left out.
   Result<std::vector<Timed>> time(std::span<const Module> candidates, double seconds) override;
+  double speed(uint64_t candidate) override;
+  void keep_speed(uint64_t candidate, double times_faster) override;
   std::string recall(uint64_t block) override;
   void keep(uint64_t block, const std::string& text) override;
   Status save() const;

@@ -107,11 +107,21 @@ class CudaTest(unittest.TestCase):
         f32 = ("gemm", "--shape", "64,64,64", "--repeats", "1")
         self.refused(self.bench(*f32, "--kernel", "matmul_v3_double"), "not a kernel of this call")
 
-    def test_rewritings_are_timed_where_they_run(self):
+    def nasrnn(self):
         graph = self.dir / "nasrnn.tg"
         graph.write_text(subprocess.run([sys.executable, ROOT / "bench/graphs.py", "nasrnn", "steps=2", "batch=4", "width=32"],
                                         check=True, capture_output=True, text=True).stdout, encoding="utf-8")
-        search = ("graph", graph, "--superopt", "20", "--repeats", "2", "--tune-cache", self.dir / "found")
+        return graph
+
+    def test_a_search_ends_with_its_budget_and_the_next_one_goes_on(self):
+        graph, env = self.nasrnn(), {**EMULATED_GPU, "TEGULA_KERNEL_CACHE": str(self.dir / "kernels")}
+        found = [self.measure("graph", graph, "--superopt", seconds, "--mode", "fast", "--repeats", "2", "--tune-cache",
+                              self.dir / "found", **env) for seconds in ("0.5", "60")]
+        self.assertEqual((found[0]["rules"], found[0]["is_budget_spent"]), ([], True))  # ten kernels take longer
+        self.assertNotEqual(found[1]["rules"], [])
+
+    def test_rewritings_are_timed_where_they_run(self):
+        search = ("graph", self.nasrnn(), "--superopt", "20", "--repeats", "2", "--tune-cache", self.dir / "found")
         for mode in ("exact", "fast"):
             found = self.measure(*search, "--mode", mode, **EMULATED_GPU)
             self.assertEqual(found["device"], "Fake GPU")

@@ -52,7 +52,8 @@ constexpr size_t kMostTimes = 64;
 // A rewriting that is timed must be so much faster than nothing: times differ by less from run to
 // run.
 constexpr double kLeastGain = 1.03;
-constexpr double kShareOfTiming = 0.4;  // of the budget; as much is searched
+constexpr double kShareOfSearch = 0.4;  // of the budget; what is left is for timing
+constexpr size_t kMostKept = 32;        // candidates of a block that are cheaper, to be timed
 
 struct Candidate {
   Module module;  // function 0
@@ -61,6 +62,7 @@ struct Candidate {
   std::string moves;                // "rule:place …", "all" for the place
   Sums sums;                        // after the rest of the pipeline
   std::set<size_t> changing;        // rules that made other sums, once replay() was asked for them
+  uint64_t hash = 0;
 };
 
 class BlockSearch {
@@ -74,13 +76,15 @@ class BlockSearch {
     inner_.pass.memory_bytes = 0, inner_.pass.remat = Remat::kNone;
   }
 
-  // The best candidates, the block itself first and the rest by price.
-  Result<std::vector<Candidate>> run(const Module& block, double seconds) {
+  // The best candidates, the block itself first and the rest by price. What was timed before counts
+  // as that, in the prices' unit: both are off by what the block's own price is off by. What was
+  // timed no faster than the block is no candidate again.
+  Result<std::vector<Candidate>> run(const Module& block, uint64_t key, double seconds) {
     end_ = Clock::now() + std::chrono::duration<double>(seconds);
     Candidate first{block, 0, {}, "", {}, {}};
     TEGULA_TRY(tidy(first.module));
     TEGULA_TRY(price(first));
-    std::set<uint64_t> seen = {hash_of(first.module, first.module[0])};
+    std::set<uint64_t> seen = {mix(key, hash_of(first.module, first.module[0]))};
     // Where the tool's own rules have been tried, those of a file come next: in time that is left.
     std::multimap<double, Candidate> queues[2];
     std::vector<Candidate> best;  // without the first
@@ -101,12 +105,16 @@ class BlockSearch {
         if (is_late()) break;
         Candidate next = from;
         if (!apply_move(next, move)) continue;
-        if (!seen.insert(hash_of(next.module, next.module[0])).second) continue;
+        next.hash = mix(key, hash_of(next.module, next.module[0]));
+        if (!seen.insert(next.hash).second) continue;
         ++found_.n_candidates;
         if (!price(next).ok()) continue;  // an op may refuse these sizes
         if (next.price < first.price && !may_take(first, next)) continue;
-        least = std::min(least, next.price);
-        if (next.price < first.price) keep(best, next);
+        Trial* const trial = options_.superopt->trial;
+        const double speed = trial ? trial->speed(next.hash) : -1;
+        if (speed > 0) next.price = first.price / speed;
+        if (speed != 0) least = std::min(least, next.price);
+        if (next.price < first.price && (speed < 0 || speed > kLeastGain)) keep(best, next);
         if (next.price <= options_.superopt->alpha * least)
           queues[0].emplace(next.price, std::move(next));
       }
@@ -170,7 +178,7 @@ class BlockSearch {
     const auto at = std::find_if(best.begin(), best.end(),
                                  [&](const Candidate& b) { return b.price > c.price; });
     best.insert(at, c);
-    if (best.size() > options_.superopt->n_timed) best.pop_back();
+    if (best.size() > kMostKept) best.pop_back();
   }
 
   static Status tidy(Module& m) {
@@ -332,10 +340,10 @@ class Superoptimiser {
         return ++found_.n_recalled, found_.is_spent = was_spent, true;
       }
     }
-    const double for_timing = how_.trial ? kShareOfTiming * budget : 0;
-    all = TEGULA_TRY(search.run(kind.module, how_.trial ? for_timing : budget));
+    const auto start = Clock::now();
+    all = TEGULA_TRY(search.run(kind.module, key, how_.trial ? kShareOfSearch * budget : budget));
     size_t best = all.size() > 1 ? 1 : 0;
-    if (how_.trial && best > 0) best = TEGULA_TRY(fastest(kind, all, for_timing));
+    if (how_.trial && best > 0) best = TEGULA_TRY(fastest(kind, all, budget - since(start)));
     const bool is_whole = !std::exchange(found_.is_spent, found_.is_spent || was_spent);
     if (how_.trial && found_.failure.empty() && is_whole)
       how_.trial->keep(key, best ? all[best].moves : "-");
@@ -354,18 +362,41 @@ class Superoptimiser {
     return timed.ok() && (*timed)[1].has_bits_of_first;
   }
 
+  // The cheapest few are timed, then the next, until one of them is faster.
   Result<size_t> fastest(const Kind& kind, const std::vector<Candidate>& all, double seconds) {
-    std::vector<Module> modules;
-    for (const Candidate& c : all) modules.push_back(c.module);
+    const auto start = Clock::now();
+    const bool was_spent = std::exchange(found_.is_spent, false);
+    size_t best = 0;
+    for (size_t from = 1; best == 0 && from < all.size() && !found_.is_spent;
+         from += how_.n_timed) {
+      const double left = seconds - since(start);
+      const std::span few(all.begin() + static_cast<std::ptrdiff_t>(from),
+                          std::min(how_.n_timed, all.size() - from));
+      found_.is_spent = left <= 0;
+      if (left > 0) best = TEGULA_TRY(fastest(kind, all[0], few, left));
+      if (best > 0) best += from - 1;
+      if (!found_.failure.empty()) break;
+    }
+    found_.is_spent |= was_spent;
+    return best;
+  }
+
+  // Which of these, from 1 on; 0: none is faster than the block.
+  Result<size_t> fastest(const Kind& kind, const Candidate& block, std::span<const Candidate> of,
+                         double seconds) {
+    std::vector<Module> modules = {block.module};
+    for (const Candidate& c : of) modules.push_back(c.module);
     const auto timed = how_.trial->time(modules, seconds);
     if (!timed.ok()) return found_.failure = timed.error().message, size_t{0};
     size_t best = 0;
-    found_.is_spent |= timed->size() < all.size();
+    found_.is_spent |= timed->size() < modules.size();
     for (const auto& t : *timed) found_.ready_s += t.ready_s;
-    for (size_t k = 1; k < timed->size(); ++k)
-      if ((*timed)[k].times_faster > std::max(kLeastGain, (*timed)[best].times_faster) &&
-          (options_.mode == Mode::kFast || (*timed)[k].has_bits_of_first))
-        best = k;
+    for (size_t k = 1; k < timed->size(); ++k) {
+      const bool may_be = options_.mode == Mode::kFast || (*timed)[k].has_bits_of_first;
+      const double speed = may_be ? (*timed)[k].times_faster : 0;
+      how_.trial->keep_speed(of[k - 1].hash, speed);
+      if (speed > std::max(kLeastGain, (*timed)[best].times_faster)) best = k;
+    }
     if (best == 0) return best;
     const auto n = static_cast<double>(kind.blocks.size());
     found_.timed_before_s += n * (*timed)[0].seconds;

@@ -28,14 +28,19 @@ class Trial {
   struct Timed {
     double seconds = 0;
     double times_faster = 0;         // than the first: the median of rounds in which all take turns
-    bool has_bits_of_first = false;  // all results', on special values, too
-    double ready_s = 0;              // its kernels compiled where no cache has them, a first run
+    bool has_bits_of_first = false;  // mode exact: all results', on special values, too
+    double ready_s = 0;  // of the first: until all could run, kernels compiled that no cache has
   };
   // Times functions 0 of these modules, as the pipeline and the planner make them; the first is
-  // what the others stand for. At most about so many seconds: the last may be left out.
+  // what the others stand for. At most about so many seconds: the last may be left out, all but the
+  // first, and that is then not timed, either. 0: until all can run, and a few turns.
   virtual Result<std::vector<Timed>> time(std::span<const Module> candidates, double seconds) = 0;
   // The result that was kept of a block, by its hash; "": nothing.
   virtual std::string recall(uint64_t block) = 0;
+  // What a candidate was timed at beside its block when it last was: times_faster, 0 where its bits
+  // were others; < 0: never.
+  virtual double speed(uint64_t) { return -1; }
+  virtual void keep_speed(uint64_t, double) {}
   virtual void keep(uint64_t block, const std::string& text) = 0;
 };
 

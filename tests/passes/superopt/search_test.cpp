@@ -2,8 +2,12 @@
 // same.
 #include "tegula/passes/superopt/search.h"
 
+#include <map>
+#include <set>
+
 #include "tegula/base/philox.h"
 #include "tegula/cost/calls.h"
+#include "tegula/ir/hash.h"
 #include "tegula/ops/conv.h"
 #include "tegula/passes/superopt/blocks.h"
 #include "tegula/passes/superopt/match.h"
@@ -276,6 +280,48 @@ TEST(Superopt, TakesOnlyWhatTheMachineConfirms) {
   slower.times_faster = 1.01, other_bits.same = false;
   EXPECT_FALSE(with(slower));
   EXPECT_FALSE(with(other_bits));
+}
+
+// A machine without time: it times one candidate a search, and keeps what it saw.
+struct Slow : Fake {
+  std::map<uint64_t, double> speeds;
+  std::set<uint64_t> seen;  // hashes of what was timed
+  int n_seen_again = 0;
+  Result<std::vector<Timed>> time(std::span<const Module> all, double) override {
+    for (size_t k = 1; k < all.size(); ++k)
+      n_seen_again += seen.contains(hash_of(all[k], all[k][0]));
+    seen.insert(hash_of(all[1], all[1][0]));
+    return std::vector<Timed>{{1, 1, true}, {1, times_faster, same}};
+  }
+  double speed(uint64_t c) override { return speeds.contains(c) ? speeds[c] : -1; }
+  void keep_speed(uint64_t c, double times) override { speeds[c] = times; }
+};
+
+TEST(Superopt, WhatWasTimedSlowerIsNotTimedAgain) {
+  for (const bool same : {true, false}) {
+    Net n;
+    const Var xs[] = {n.in("x", {4, 64, 16}), n.in("u", {4, 64, 16})};
+    for (int i = 0; i < 6; ++i)
+      n.b.result(cat("y", i), dot("b m k, k n -> b m n", xs[i % 2], n.w(cat("w", i), {16, 8})));
+    const FuncId f = finish(n.b);
+    const Function before = n.m[f];
+    Slow machine;
+    machine.times_faster = same ? .97 : 1.5, machine.same = same;
+    for (int i = 0; i < 2; ++i) {
+      const Searched s = search(n.m, f, Mode::kExact, 5 + i, &machine);
+      EXPECT_FALSE(s.changed);
+      EXPECT_TRUE(s.found.is_spent);  // more were to be timed
+    }
+    EXPECT_EQ(machine.seen.size(), 2u);  // the second search went to the next one
+    machine.times_faster = 1.5, machine.same = true;
+    EXPECT_TRUE(search(n.m, f, Mode::kExact, 5, &machine).changed);
+    EXPECT_EQ(machine.seen.size(), 3u);
+    EXPECT_EQ(machine.n_seen_again, 0);
+    // What was timed faster is timed again beside others, and first.
+    n.m[f] = before;
+    EXPECT_TRUE(search(n.m, f, Mode::kExact, 5, &machine).changed);
+    EXPECT_EQ(machine.seen.size(), 3u);
+  }
 }
 
 // Products of a few values in all orders, sums, slices and concatenations.
