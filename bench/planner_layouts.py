@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What the planner says of training steps that were executed on H200 (bench/results/layouts), beside what they took.
 
-Constants come from single kernels and messages; the planner's laws were chosen with the `seen` half in view. The other
-half is read when a change is done.
+Constants come from single kernels and messages; the planner's laws were chosen with the `seen` half in view, and a few
+since the `unseen` one was read. `fresh` are of models that neither has, read when the planner of that day was done.
 
-    bench/planner_layouts.py [--half seen|unseen] [--rows]   errors by set; with --rows a line each
+    bench/planner_layouts.py [--half seen|unseen|fresh] [--rows]   errors by set; with --rows a line each
 """
 
 import argparse
@@ -85,12 +85,14 @@ def flags_of(row):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--half", default="seen", choices=("seen", "unseen"))
+    parser.add_argument("--half", default="seen", choices=("seen", "unseen", "fresh"))
     parser.add_argument("--rows", action="store_true")
     args = parser.parse_args()
     all_times = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("layouts_h200_torch", "layouts_h200x4_torch"):
+        files = ("layouts_h200_torch_fresh", "layouts_h200x2_torch_fresh") if args.half == "fresh" else \
+            ("layouts_h200_torch", "layouts_h200x4_torch")
+        for name in files:
             times, bytes_, inside, widths, rows = [], [], 0, [], []
             verdicts = {"ran": collections.Counter(), "ran out": collections.Counter()}
             for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]:

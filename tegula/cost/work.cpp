@@ -9,6 +9,9 @@ namespace tegula {
 namespace {
 
 constexpr double kTile = 128, kFewRows = 256;
+// A product of f32 without tensor cores, of that peak: 4096³ on an H200
+// (bench/results/layouts/kernels_h200_torch.json).
+constexpr double kF32Share = 0.56;
 
 // Tiles over the places of all their waves.
 double wave_share(const Work& w, const Accelerator& a) {
@@ -32,6 +35,7 @@ double share_of_rows(double rows, const std::vector<Accelerator::RowShare>& know
 }
 
 double share_of(const Work& w, const Efficiency& e, const Accelerator& a) {
+  if (w.in_f32) return e.products * kF32Share;
   switch (w.unit) {
     case Unit::kMatmul:
       return e.products * (a.matmul_shares.empty() ? product_share(a, w.k)
@@ -77,6 +81,7 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
   if (w.unit == Unit::kMatmul) p.wave = wave_share(w, a);
   // Attention has no fp8 kernel that training trusts.
   const bool is_attention = w.unit == Unit::kAttention || w.unit == Unit::kAttentionBackward;
+  if (w.in_f32) dtype = Number::kF32;
   const double peak = a.peak(is_attention && dtype == Number::kF8 ? Number::kBf16 : dtype);
   if (w.flops > 0 && peak > 0) p.peak_s = w.flops / peak;
   if (w.flops > 0 && peak > 0) p.flops_s = w.flops / (peak * share_of(w, e, a) * p.wave);

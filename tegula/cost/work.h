@@ -27,6 +27,7 @@ struct Work {
   double seqlen = 0, head_dim = 0;        // of flash attention
   AttentionKernel kernel = AttentionKernel::kDefault;
   double launches = 1;
+  bool in_f32 = false;  // whatever the dtype of the others
 };
 
 // count products [m k] · [k n] of elements of `bytes`: 2·m·n·k operations, bytes·(mk + kn + mn).

@@ -6,7 +6,9 @@ namespace tegula::planner {
 
 namespace {
 
-constexpr double kViews = 8;  // of queries, keys, values and attention's result
+// Views of queries, keys, values and attention's result, their halves, and the residual sums.
+constexpr double kViews = 8 + 2 + 2;
+constexpr double kQkv = 3;  // modules
 
 }  // namespace
 
@@ -14,7 +16,7 @@ HostOps host_ops(const LayerWork& layer) {
   HostOps n{0, kViews};
   for (const Work& w : layer.forward)
     if (w.unit == Unit::kMatmul || w.name.find("norm") != w.name.npos)
-      n.modules += 1;
+      n.modules += w.name == "qkv" ? kQkv : 1;
     else
       n.others += w.launches;
   return n;

@@ -63,6 +63,7 @@ class LayerBuilder {
 
  private:
   void attention_core();
+  void scores_in_steps(const NaiveScores& scores, Work product);
   void latent_products();
   void experts();
   void dense(double width, std::string_view gate, std::string_view up, std::string_view down);
@@ -75,6 +76,18 @@ class LayerBuilder {
   bool is_kept_ = false;  // the last product, where every other one is kept
   LayerWork work_;
 };
+
+// Products and what lies between them, one after another.
+void LayerBuilder::scores_in_steps(const NaiveScores& scores, Work product) {
+  const double elements = t_ * s_.seqlen * real(m_.n_heads) / s_.tp;
+  Work between = rows_work("scores", scores.forward * elements);
+  between.launches = 8, product.in_f32 = scores.in_f32;
+  for (const Work& w : {product, between}) work_.core.push_back(w), work_.forward.push_back(w);
+  product.unit = Unit::kAttentionBackward, product.flops *= 2, product.bytes *= 2;
+  between.bytes = scores.backward * elements;
+  for (const Work& w : {product, between}) work_.input_backward.push_back(w);
+  save_core("softmax", scores.kept * elements);
+}
 
 void LayerBuilder::attention_core() {
   const double heads = real(m_.n_heads) / s_.tp, d = real(m_.head_dim + m_.value_dim()) / 2;
@@ -91,6 +104,8 @@ void LayerBuilder::attention_core() {
   if (!s_.flash) w.m = s_.seqlen;
   w.flops = rel * 4 * t_ * keys * heads * d;
   w.bytes = e_ * t_ * (2 * heads * d + 2 * kv * s_.kv_copies);
+  if (!s_.flash && s_.framework && s_.framework->scores.kept > 0)
+    return scores_in_steps(s_.framework->scores, w);
   // Naive: scores written; mask and softmax (and dropout) read and write; read for the product.
   const double scores = t_ * s_.seqlen * heads;
   if (!s_.flash) w.bytes += e_ * scores * (m_.has_dropout ? 8 : 6), w.launches = 5;

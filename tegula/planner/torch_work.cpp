@@ -21,13 +21,17 @@ class TorchLayer {
         stream_(s.stream_bytes),
         is_cast_(stream_ > e_) {}
 
-  // A norm that so many products read.
+  // A norm that so many products read, and the sum before it.
   Rows norm(double readers) const {
-    const double passes = real(f_.norm_passes);
-    Rows r;
-    r.forward = whole_ * (2 * stream_ * passes + 2 * stream_ + e_);
-    r.backward = whole_ * (4 * stream_ * passes + 3 * stream_ + 3 * e_ * (readers - 1));
-    r.forward_ops = 2 * passes, r.backward_ops = 3 * passes + readers;
+    const double sum = 2 * stream_ + e_, grads = 3 * stream_ + 3 * e_ * (readers - 1);
+    Rows r = {whole_ * (2 * stream_ + sum), whole_ * (4 * stream_ + grads), 2, 3 + readers};
+    if (f_.in_steps) {
+      // Square 8, mean 4, root's product 8, weight's 2·E, casts; and their derivatives.
+      const double casts = stream_ < 4 ? 2 * (4 + stream_) : 0;
+      r.forward = whole_ * (20 + 2 * stream_ + casts + sum);
+      r.backward = whole_ * (52 + 6 * stream_ + casts + grads);
+      r.forward_ops = 8, r.backward_ops = 12 + readers;
+    }
     if (!is_cast_) return r;
     const double casts = readers * whole_ * (stream_ + e_);
     r.forward += casts, r.backward += casts;
@@ -38,7 +42,10 @@ class TorchLayer {
   Rows turned(double fused) const {
     const double elements = fused / (2 * e_), each = is_cast_ ? 4 : e_;
     const double cast = is_cast_ ? elements * (4 + e_) : 0;
-    return {9 * each * elements + cast, 11 * each * elements, 14, 16};
+    // Beside the halves' products transformers negates and joins a turned row, and its derivative
+    // fills both halves with zeros.
+    const double forward = f_.in_steps ? 10 : 9, backward = f_.in_steps ? 15 : 11;
+    return {forward * each * elements + cast, backward * each * elements, 14, 16};
   }
   Rows activation(double fused) const {
     if (m_.n_ff_matrices != 3) return {fused, fused * 1.5, 1, 1};
@@ -84,9 +91,17 @@ void execute_like_torch(const ModelSpec& m, const RankShape& s, bool is_head, La
   // The kept tensors, from those that mixed precision by the book keeps.
   const double casts = is_cast && s.framework->one_by_one ? 1 : 0;
   double readers = is_head ? 1 : 3;
+  // Naive attention multiplies keys and values that are repeated for every head of the queries.
+  const NaiveScores& scores = s.framework->scores;
+  const double heads =
+      (scores.in_f32 ? 4 : s.element_bytes) * s.tokens() * real(m.q_width()) / s.tp;
   for (size_t i = 0, n = work.saved.size(); i < n; ++i) {
     Saved& kept = work.saved[i];
-    if (kept.name == "input of norm") kept.bytes *= s.stream_bytes / s.element_bytes;
+    if (kept.name == "input of norm")
+      kept.bytes *= (s.framework->in_steps ? 4 + s.stream_bytes : s.stream_bytes) /
+                    s.element_bytes;  // in steps: in f32, and what the weight multiplies
+    if (!s.flash && kept.name == "q, k") kept.bytes = 2 * heads;
+    if (!s.flash && kept.name == "v") kept.bytes = heads;
     if (kept.name == "norm") {
       kept.bytes *= 1 + casts * (readers - 1);
       readers = real(m.n_ff_matrices - 1);

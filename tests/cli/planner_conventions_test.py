@@ -80,6 +80,27 @@ class Conventions(CliTest):
         text = self.expect_ok(self.run_tool("plan", *asked, "--framework", "torchtitan", "--fix", mesh + ",remat=selective")).stdout
         self.assertIn("all but every other product and attention are computed again", text)
 
+    def test_ops_of_their_own_keep_and_move_what_they_do(self):
+        # Executed on an H200 (bench/results/layouts): scores of the math backend are f32, norms of transformers go step by step.
+        def config(name, layers, width, heads, kv, hidden, vocabulary):
+            path = self.dir / name / "config.json"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps({
+                "model_type": "llama", "hidden_size": width, "intermediate_size": hidden, "num_hidden_layers": layers,
+                "num_attention_heads": heads, "num_key_value_heads": kv, "vocab_size": vocabulary,
+                "max_position_embeddings": 4096, "tie_word_embeddings": False}))
+            return path
+        small = config("125m", 12, 768, 12, 12, 3072, 50304)
+        large = config("1b", 22, 2048, 32, 4, 5632, 32000)
+        for path, seqlen, batch, framework, attention, more, gb, ms in (
+                (small, 1024, 16, "torch", "naive", (), 31.96, 153.7), (small, 1024, 16, "transformers", "flash2", (), 22.68, 83.4),
+                (large, 2048, 4, "transformers", "flash2", ("--optimizer", "adam-pure"), 25.66, 166.3)):
+            layout = self.best(path, "--gpus", "1xH200", "--seqlen", seqlen, "--batch-tokens", seqlen * batch, "--framework",
+                               framework, "--dtype", "bf16", *more, "--fix",
+                               f"microbatch={batch},remat=none,loss=whole,attention={attention}")
+            self.assertAlmostEqual(layout["peak_bytes"] / 1e9 / gb, 1, delta=.02)
+            self.assertAlmostEqual(layout["step_s"] * 1e3 / ms, 1, delta=.15)
+
     def test_what_hides_can_be_said(self):
         asked = ("llama3-8b", "--gpus", "64xA100", "--framework", "megatron", "--fix",
                  "dp=64,tp=1,pp=1,cp=1,zero=1,microbatch=1,remat=full")
