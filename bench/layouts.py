@@ -9,13 +9,19 @@ MODELS = {
     "1b-wide-vocabulary": (16, 2048, 32, 8, 8192, 128256),
     "3b": (28, 3072, 24, 8, 8192, 128256),
     "8b": (32, 4096, 32, 8, 14336, 128256),
-    # Of the fresh set alone.
+    # Of the fresh sets alone.
     "200m": (16, 896, 14, 14, 2560, 32000),
     "500m": (24, 896, 14, 2, 4864, 151936),
     "1.5b": (28, 1536, 12, 2, 8960, 151936),
     "1.7b": (28, 2048, 16, 8, 6144, 151936),
     "2.7b": (32, 2560, 20, 20, 6912, 50304),
     "7b": (32, 4096, 32, 32, 11008, 32000),
+    "300m": (20, 1024, 16, 4, 4096, 49152),
+    "900m": (24, 1792, 14, 2, 4864, 65536),
+    "1.2b": (18, 2304, 18, 6, 6144, 100352),
+    "2b": (26, 2560, 40, 8, 6912, 32000),
+    "4b": (36, 2560, 20, 4, 9728, 151936),
+    "6b": (30, 4096, 32, 4, 11008, 64000),
 }
 
 
@@ -102,4 +108,30 @@ FRESH_TWO = [
     case("7b", 2048, 2, "amp", "full", parallel="fsdp3"), case("7b", 4096, 2, "bf16", "full", "cudnn", parallel="fsdp2"),
     case("7b", 8192, 1, "amp", "full", "cudnn", "chunked", parallel="fsdp3"),
 ]
-SETS = {"first": (ONE, SEVERAL), "fresh": (FRESH_ONE, FRESH_TWO)}
+# Executed once more on 2026-11-30, after what the fresh ones showed was mended: eager attention, hosts that wait.
+LAST_ONE = [
+    case("300m", 512, 48), case("300m", 1024, 16, "amp"), case("300m", 2048, 16, "bf16", "full"), case("300m", 4096, 4, "amp"),
+    case("300m", 16384, 1, "bf16", "none", "cudnn"), case("300m", 2048, 8, compiled=True),
+    case("300m", 1024, 8, attention="naive"), case("300m", 512, 8, "amp", attention="naive", library="transformers"),
+    case("300m", 2048, 4, "amp", library="transformers"), case("300m", 1024, 4, attention="naive", library="transformers"),
+    case("900m", 1024, 12), case("900m", 2048, 8, "amp"), case("900m", 4096, 4, "bf16", "full", "cudnn"),
+    case("900m", 8192, 2, "amp", "full"), case("900m", 32768, 1, "bf16", "full", "cudnn", "chunked"),
+    case("900m", 1024, 4, "amp", attention="naive"), case("900m", 2048, 4, library="transformers"),
+    case("1.2b", 1024, 8, "amp"), case("1.2b", 2048, 6), case("1.2b", 4096, 4, "amp", "full"),
+    case("1.2b", 8192, 1, "bf16", "none", "cudnn"), case("1.2b", 2048, 4, loss="chunked"), case("1.2b", 1024, 8, compiled=True),
+    case("2b", 512, 16), case("2b", 2048, 6, "bf16", "full"), case("2b", 4096, 2, "amp", "none", "cudnn"),
+    case("2b", 1024, 8, "amp", "full", library="transformers"), case("2b", 16384, 1, "bf16", "full"),
+    case("4b", 1024, 6), case("4b", 2048, 2, "amp", "full"), case("4b", 4096, 2, "bf16", "full", "cudnn"),
+    case("4b", 2048, 2, library="transformers"), case("4b", 8192, 1, "bf16", "none", "flash2", "chunked"),
+    case("6b", 1024, 4), case("6b", 2048, 4, "bf16", "full"), case("6b", 4096, 2, "amp", "full"),
+    case("6b", 16384, 1, "bf16", "full", "cudnn", "chunked"), case("6b", 2048, 8, "amp"),
+]
+LAST_TWO = [
+    case("300m", 1024, 8, "amp", parallel="fsdp3"), case("300m", 2048, 8, parallel="ddp"),
+    case("900m", 1024, 8, "amp", parallel="fsdp2"), case("900m", 2048, 4, "amp", parallel="ddp"),
+    case("1.2b", 512, 4, "amp", parallel="fsdp3"), case("1.2b", 4096, 2, "bf16", "none", "cudnn", parallel="fsdp3"),
+    case("2b", 2048, 4, "amp", "full", parallel="fsdp2"), case("2b", 2048, 4, "bf16", parallel="ddp"),
+    case("4b", 2048, 2, "amp", "full", parallel="fsdp3"), case("6b", 4096, 1, "amp", "full", "cudnn", "chunked", parallel="fsdp3"),
+    case("6b", 2048, 2, "bf16", "full", parallel="fsdp3"),
+]
+SETS = {"first": (ONE, SEVERAL), "fresh": (FRESH_ONE, FRESH_TWO), "last": (LAST_ONE, LAST_TWO)}

@@ -11,6 +11,7 @@ and rows whose `half` is "unseen" stay unread until a change is done.
   torchrun --nproc_per_node 2 bench/layouts_torch.py --part host --out F.json         the host's time for an op, a wrapped
                                                         module, a parameter; messages beside products and copies
   bench/layouts_torch.py --part decode --out F.json             products of few rows, as in decoding
+  bench/layouts_torch.py --part calls --out F.json              naive attention's two kinds; torchrun: a sharded optimizer
 
 A row of steps: the layout as it was asked for, `seconds` (median of steps), `allocated` and `reserved` (the largest, in
 steps after the first), `first_allocated`, or `out_of_memory`.
@@ -499,6 +500,64 @@ def decode(args, device):
     write(args, rows, 1)
 
 
+def calls(args, device, world):
+    """Eager attention and the math backend's, called one after another, and the optimizer's host over sharded parameters."""
+    from torch.distributed.fsdp import fully_shard
+
+    rows = []
+
+    def timed(about, run, scale=1):
+        for _ in range(5):
+            run()
+        times, begin = [], time.perf_counter()
+        while len(times) < 20 or time.perf_counter() - begin < args.seconds / 4:
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(scale):
+                run()
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - start) / scale)
+        rows.append({**about, "gpus": world, "seconds": statistics.median(times), "rounds": len(times)})
+
+    def eager(q, k, v, mask):
+        scores = torch.matmul(q, k.transpose(2, 3)) * q.shape[-1] ** -.5 + mask
+        return torch.matmul(functional.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype), v)
+
+    def math_of(q, k, v, _):
+        with sdpa_kernel(SDPBackend.MATH):
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    if world == 1:
+        for t, heads, size, b in ((16, 1, 64, 1), (1024, 16, 64, 8), (2048, 16, 64, 4), (1024, 16, 128, 8), (2048, 32, 128, 2)):
+            q, k, v, dy = (torch.randn(b, t, heads, size, device=device, dtype=torch.bfloat16).transpose(1, 2) for _ in range(4))
+            for x in (q, k, v):
+                x.requires_grad_()
+            mask = torch.full((t, t), -1e9, device=device, dtype=torch.bfloat16).triu(1)[None, None]
+            for name, call in (("eager", eager), ("math", math_of)):
+                about = {"attention": name, "seqlen": t, "heads": heads, "size": size, "batch": b, "scores": b * heads * t * t}
+                timed({"op": "attention", **about}, lambda c=call, a=(q, k, v, mask): c(*a), 10)
+                y = call(q, k, v, mask)
+                timed({"op": "attention_backward", **about},
+                      lambda y=y, a=(q, k, v), dy=dy: torch.autograd.grad(y, a, dy, retain_graph=True), 10)
+    else:
+        for n in (16, 64):
+            with device:
+                model = nn.Sequential(*[Narrow() for _ in range(n)])
+            for layer in model:
+                fully_shard(layer)
+            fully_shard(model)
+            optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+            model(torch.randn(16, 16, device=device)).sum().backward()
+            timed({"op": "host_adamw_fsdp", "parameters": 9 * n}, optimizer.step)
+
+            def cleared(model=model, optimizer=optimizer):
+                optimizer.zero_grad(set_to_none=True)
+                model(torch.randn(16, 16, device=device)).sum().backward()
+                optimizer.step()
+            timed({"op": "host_step_fsdp", "parameters": 9 * n}, cleared)
+    write(args, rows, world)
+
+
 def write(args, rows, world):
     if distributed.is_initialized() and distributed.get_rank() != 0:
         return
@@ -521,7 +580,7 @@ def rounded(row):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--part", choices=["kernels", "steps", "collectives", "host", "decode"], required=True)
+    parser.add_argument("--part", choices=["kernels", "steps", "collectives", "host", "decode", "calls"], required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--seconds", type=float, default=2.5, help="of a layout; of the rotation of kernels")
     parser.add_argument("--set", default="first", choices=sorted(SETS), help="of layouts")
@@ -538,6 +597,8 @@ def main():
         collectives(args, device, world)
     elif args.part == "host":
         host(args, device, world)
+    elif args.part == "calls":
+        calls(args, device, world)
     elif args.part == "decode":
         decode(args, device)
     else:

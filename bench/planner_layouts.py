@@ -25,9 +25,12 @@ FOLDER = pathlib.Path(__file__).parent / "results/layouts"
 
 def fix_of(row):
     parallel, gpus = row["parallel"], row["gpus"]
+    # PyTorch's math backend, and transformers' eager attention.
+    naive = "eager" if row["library"] == "transformers" else "math"
+    attention = naive if row["attention"] == "naive" else row["attention"]
     zero = {"none": 0, "ddp": 0, "fsdp2": 2, "fsdp3": 3}[parallel]
     return (f"dp={gpus},tp=1,pp=1,cp=1,zero={zero},microbatch={row['batch']},remat={row['remat']},"
-            f"attention={row['attention']},loss={row['loss']}")
+            f"attention={attention},loss={row['loss']}")
 
 
 def planned(tegula, folder, row, flags):

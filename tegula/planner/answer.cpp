@@ -42,6 +42,7 @@ Status set_job(const Question& q, Answer& a) {
   if (a.pins.dtype) job.dtype = *a.pins.dtype;
   if (a.pins.flash) job.flash = *a.pins.flash;
   if (a.pins.kernel) job.kernel = *a.pins.kernel;
+  if (a.pins.naive) job.naive = *a.pins.naive;
   job.live = q.live, job.loss = a.pins.loss, job.overlap = a.pins.overlap;
   TEGULA_TRY(set_stages(q, a.preset.model, a.pins, job));
   const ModelSpec& model = a.preset.model;

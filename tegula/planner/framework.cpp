@@ -21,18 +21,10 @@ constexpr double kShardedFactor = 1.05, kDeepspeedFactor = 1.15;
 
 constexpr double kGaps = 1.12, kGapsOfGathers = 1.2;  // reserve.h
 
-// scaled_dot_product_attention's math backend turns q, k and v into f32. Forward: product 4, scale,
-// mask and softmax 8 each, rows without keys 5 + 1 + 8, product 4; backward 4, softmax 12, three
-// products 12. The kernels of a step of bench/layouts_torch.py, seen by its profiler.
-constexpr NaiveScores kMathScores = {46, 28, 4, true};
-// Eager attention: products of two bytes, the softmax in f32. Forward: product 2, scale and mask 4
-// each, softmax 6, cast 6, product 2; backward 2, cast 6, softmax 10, scale 4, products 6.
-constexpr NaiveScores kEagerScores = {24, 28, 6, false};
-
 constexpr Framework torch(std::string_view name, bool one_by_one, bool is_sharded) {
   Framework f;
   f.name = name, f.one_by_one = one_by_one, f.keeps_like_torch = true;
-  f.has_f32_weights = true, f.is_sharded = is_sharded, f.scores = kMathScores;
+  f.has_f32_weights = true, f.is_sharded = is_sharded;
   f.logit_bytes = kTorchLogits, f.fragmentation = is_sharded ? kGapsOfGathers : kGaps;
   f.loss_forward = kTorchLossForward, f.loss_backward = kTorchLossBackward;
   f.hides = kHides, f.start_beside_s = kStartBeside;
@@ -43,7 +35,7 @@ constexpr Framework torch(std::string_view name, bool one_by_one, bool is_sharde
 
 constexpr Framework transformers() {
   Framework f = torch("transformers", true, false);
-  f.in_steps = true, f.scores = kEagerScores;
+  f.in_steps = true;
   return f;
 }
 

@@ -5,7 +5,7 @@
 //   torch          every op by itself, as PyTorch executes them: f32 weights under autocast (with
 //                  --optimizer adam-pure all in two bytes), logits whole; DDP in buckets
 //   torch-compile  the same with compiled layers: elementwise work is fused
-//   transformers   torch, with norms in f32 step by step; naive attention is its eager one
+//   transformers   torch, with norms in f32 step by step
 //   fsdp           torch with fully_shard: f32 shards, gathered in two bytes, reduced in four
 //   torchtitan     fsdp with compiled layers
 //   megatron       fused kernels, gradients summed in f32, logits whole, nothing hides unless asked
@@ -31,13 +31,6 @@ enum class Loss : uint8_t { kFused, kChunked, kWhole };
 // all but every other product and attention (torchtitan's policy for ops).
 enum class Selective : uint8_t { kUsual, kScores, kNorms, kProducts };
 
-// Naive attention's scores where ops are kernels of their own: bytes of one that are read and
-// written, and kept, and whether its products are those of f32.
-struct NaiveScores {
-  double forward = 0, backward = 0, kept = 0;
-  bool in_f32 = false;
-};
-
 struct Framework {
   std::string_view name;
   // Elementwise ops are kernels of their own, which read and write memory (torch_work.h).
@@ -46,7 +39,6 @@ struct Framework {
   // transformers' own code: a norm's casts, square, mean, root and products are kernels, of f32;
   // turned queries and keys are joined from halves.
   bool in_steps = false;
-  NaiveScores scores;
   // Whose weights are f32 and multiplied as copies of two bytes; else they have two themselves.
   bool has_f32_weights = false;
   Selective selective = Selective::kUsual;  // scores where attention is naive, else norms

@@ -6,19 +6,22 @@ namespace tegula::planner {
 
 namespace {
 
-// Views of queries, keys, values and attention's result, their halves, and the residual sums.
-constexpr double kViews = 8 + 2 + 2;
-constexpr double kQkv = 3;  // modules
+// Views of queries, keys, values and attention's result, and the residual sums; turned halves.
+constexpr double kViews = 8 + 2, kHalves = 2;
+constexpr double kApart =
+    2;  // more products where q, k and v are modules of their own: models that turn them
 
 }  // namespace
 
 HostOps host_ops(const LayerWork& layer) {
   HostOps n{0, kViews};
-  for (const Work& w : layer.forward)
+  for (const Work& w : layer.forward) {
     if (w.unit == Unit::kMatmul || w.name.find("norm") != w.name.npos)
-      n.modules += w.name == "qkv" ? kQkv : 1;
+      n.modules += 1;
     else
       n.others += w.launches;
+    if (w.name == "rope") n.modules += kApart, n.others += kHalves;
+  }
   return n;
 }
 

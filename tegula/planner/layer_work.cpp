@@ -9,6 +9,14 @@ namespace tegula::planner {
 
 namespace {
 
+// scaled_dot_product_attention's math backend turns q, k and v into f32. Forward: product 4, scale,
+// mask and softmax 8 each, rows without keys 5 + 1 + 8, product 4; backward 4, softmax 12, three
+// products 12. The kernels of a step of bench/layouts_torch.py, seen by its profiler.
+constexpr NaiveScores kMathScores = {46, 28, 4, 20, true};
+// Eager attention: products of two bytes, the softmax in f32. Forward: product 2, scale and mask 4
+// each, softmax 6, cast 6, product 2; backward 2, cast 6, softmax 10, scale 4, products 6.
+constexpr NaiveScores kEagerScores = {24, 28, 6, 8, false};
+
 // One layer's lists as they grow.
 class LayerBuilder {
  public:
@@ -81,7 +89,7 @@ class LayerBuilder {
 void LayerBuilder::scores_in_steps(const NaiveScores& scores, Work product) {
   const double elements = t_ * s_.seqlen * real(m_.n_heads) / s_.tp;
   Work between = rows_work("scores", scores.forward * elements);
-  between.launches = 8, product.in_f32 = scores.in_f32;
+  between.launches = scores.ops, product.in_f32 = scores.in_f32;
   for (const Work& w : {product, between}) work_.core.push_back(w), work_.forward.push_back(w);
   product.unit = Unit::kAttentionBackward, product.flops *= 2, product.bytes *= 2;
   between.bytes = scores.backward * elements;
@@ -104,8 +112,8 @@ void LayerBuilder::attention_core() {
   if (!s_.flash) w.m = s_.seqlen;
   w.flops = rel * 4 * t_ * keys * heads * d;
   w.bytes = e_ * t_ * (2 * heads * d + 2 * kv * s_.kv_copies);
-  if (!s_.flash && s_.framework && s_.framework->scores.kept > 0)
-    return scores_in_steps(s_.framework->scores, w);
+  if (const NaiveScores* scores = s_.flash ? nullptr : scores_of(s_.naive))
+    return scores_in_steps(*scores, w);
   // Naive: scores written; mask and softmax (and dropout) read and write; read for the product.
   const double scores = t_ * s_.seqlen * heads;
   if (!s_.flash) w.bytes += e_ * scores * (m_.has_dropout ? 8 : 6), w.launches = 5;
@@ -155,8 +163,14 @@ void LayerBuilder::attention() {
   if (!m_.is_latent()) work_.again.push_back(matmul_work("k", t_, k, h_, e_));
   const bool is_turned = m_.n_positions == 0 && !m_.has_relative_positions;
   if (is_turned) rows("rope", 2 * e_ * t_ * (q + k), 2 * e_ * t_ * (q + k));
-  save("q, k", e_ * t_ * (q + k * s_.kv_copies), e_ * t_ * q);
-  save("v", e_ * t_ * v * s_.kv_copies, e_ * t_ * v * s_.kv_copies);
+  if (const NaiveScores* scores = s_.flash ? nullptr : scores_of(s_.naive)) {
+    const double e = scores->in_f32 ? 4 : e_;  // keys and values are repeated for every head
+    save("q, k", e * t_ * 2 * q, e * t_ * q);
+    save("v", e * t_ * out, e * t_ * out);
+  } else {
+    save("q, k", e_ * t_ * (q + k * s_.kv_copies), e_ * t_ * q);
+    save("v", e_ * t_ * v * s_.kv_copies, e_ * t_ * v * s_.kv_copies);
+  }
   attention_core();
   save("attention", e_ * t_ * out, e_ * t_ * out);
   product("attention out", t_, h_, out);
@@ -225,6 +239,10 @@ void LayerBuilder::lstm() {
 
 }  // namespace
 
+const NaiveScores* scores_of(Naive naive) {
+  return naive == Naive::kMath ? &kMathScores : naive == Naive::kEager ? &kEagerScores : nullptr;
+}
+
 RankShape rank_shape(const Layout& l, const ModelSpec& m, const Job& job) {
   RankShape s;
   if (l.context == ContextCut::kContiguous) s.uneven = (2 * real(l.cp) - 1) / real(l.cp);
@@ -233,6 +251,7 @@ RankShape rank_shape(const Layout& l, const ModelSpec& m, const Job& job) {
   s.batch = real(l.microbatch) / real(l.slices), s.seqlen = real(job.seqlen);
   s.cp = real(l.cp), s.tp = real(l.tp), s.ep = real(l.ep);
   s.sp = l.sp, s.flash = job.flash, s.kernel = job.kernel;
+  s.naive = job.naive;
   s.element_bytes = s.stream_bytes = std::max(2.0, bytes_of(job.dtype));
   s.is_built = job.is_built;
   if (job.is_built) s.stream_bytes = std::max(4.0, s.element_bytes);

@@ -17,6 +17,14 @@
 
 namespace tegula::planner {
 
+// Naive attention whose ops are kernels of their own: bytes of a score that are read and written,
+// and kept, its ops, and whether its products are those of f32.
+struct NaiveScores {
+  double forward = 0, backward = 0, kept = 0, ops = 0;
+  bool in_f32 = false;
+};
+const NaiveScores* scores_of(Naive naive);  // null: kFused
+
 struct RankShape {
   double batch = 1;   // sequences of a micro-batch; of a slice of its tokens a part of that
   double seqlen = 0;  // whole, over all cp ranks
@@ -24,6 +32,7 @@ struct RankShape {
   bool sp = false;
   bool flash = true;
   AttentionKernel kernel = AttentionKernel::kDefault;
+  Naive naive = Naive::kFused;
   double uneven = 1;     // causal flash attention of the rank that sees most, in averages
   double kv_copies = 1;  // of a key/value head, where cp turns more ranks than there are into heads
   double element_bytes = 2;              // of activations

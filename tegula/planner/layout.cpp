@@ -12,6 +12,10 @@ namespace tegula::planner {
 
 namespace {
 
+// Naive's, then AttentionKernel's.
+constexpr std::string_view kAttentionNames[] = {"naive",  "math",   "eager",  "flash",
+                                                "flash1", "flash2", "flash3", "cudnn"};
+constexpr size_t kNaives = 3;
 constexpr std::string_view kTurnsNames[] = {"gpipe",       "one_f_one_b",    "interleaved",
                                             "zero_bubble", "zero_bubble_h2", "zero_bubble_v",
                                             "chimera",     "dual_pipe",      "tera_pipe"};
@@ -68,11 +72,10 @@ Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   } else if (key == "remat") {
     pins.remat = static_cast<Remat>(TEGULA_TRY(parse_choice(key, value, kRematNames)));
   } else if (key == "attention") {
-    // Behind naive in AttentionKernel's order.
-    constexpr std::string_view kKinds[] = {"naive", "flash", "flash1", "flash2", "flash3", "cudnn"};
-    const size_t kind = TEGULA_TRY(parse_choice(key, value, kKinds));
-    pins.flash = kind > 0;
-    if (kind > 1) pins.kernel = static_cast<AttentionKernel>(kind - 1);
+    const size_t kind = TEGULA_TRY(parse_choice(key, value, kAttentionNames));
+    pins.flash = kind >= kNaives;
+    if (kind < kNaives) pins.naive = static_cast<Naive>(kind);
+    if (kind > kNaives) pins.kernel = static_cast<AttentionKernel>(kind - kNaives);
   } else if (key == "loss") {
     constexpr std::string_view kLosses[] = {"fused", "chunked", "whole"};
     pins.loss = static_cast<Loss>(TEGULA_TRY(parse_choice(key, value, kLosses)));
@@ -346,6 +349,10 @@ Status check_layout(const Layout& l, const ModelSpec& m, const ClusterSpec& c, c
   if (l.zero > 0 && l.zero_ranks() == 1)
     return invalid_argument(cat("zero ", l.zero, " shards over dp · cp, which is 1"));
   return check_turns(l, m, job);
+}
+
+std::string_view Job::attention() const {
+  return flash ? kernel_name(kernel) : kAttentionNames[static_cast<size_t>(naive)];
 }
 
 Status check_job(const ModelSpec& m, const ClusterSpec& c, const Job& job) {

@@ -86,13 +86,19 @@ std::string to_string(const Layout& layout);
 enum class Optimizer : uint8_t { kAdam, kAdamPure, kAdam8bit, kGalore, kSgd };
 Result<Optimizer> parse_optimizer(std::string_view name);
 
+// Whose attention writes its scores: kernels of its own (Megatron's fused softmax), the math
+// backend of PyTorch's scaled_dot_product_attention, which takes f32, eager ops of transformers.
+enum class Naive : uint8_t { kFused, kMath, kEager };
+
 struct Job {
   int64_t seqlen = 0;
   int64_t batch_tokens = 0;  // of a step, all ranks
   Number dtype = Number::kBf16;
-  bool flash = true;  // attention, by `kernel`
+  bool flash = true;  // attention, by `kernel`; else by `naive`
   AttentionKernel kernel = AttentionKernel::kDefault;
-  double gradient_bytes = 2;  // of one element; 4: summed in f32
+  Naive naive = Naive::kFused;
+  std::string_view attention() const;  // its name, as --fix has it
+  double gradient_bytes = 2;           // of one element; 4: summed in f32
   Optimizer optimizer = Optimizer::kAdam;
   std::optional<Loss> loss;
   std::optional<double> overlap;         // hides_of
@@ -125,6 +131,7 @@ struct Pins {
   std::optional<int> zero;
   std::optional<bool> sp, flash;
   std::optional<AttentionKernel> kernel;  // with flash
+  std::optional<Naive> naive;             // without
   std::optional<Loss> loss;
   std::optional<double> overlap;  // Job's
   std::optional<ContextCut> context;

@@ -191,7 +191,7 @@ void add_question(const Answer& a, Json& j) {
   j.set("job", Json::object({{"seqlen", a.job.seqlen},
                              {"batch_tokens", a.job.batch_tokens},
                              {"dtype", number_name(a.job.dtype)},
-                             {"attention", a.job.flash ? kernel_name(a.job.kernel) : "naive"},
+                             {"attention", a.job.attention()},
                              {"framework", a.job.framework ? a.job.framework->name : ""},
                              {"framework_factor", a.job.framework ? a.job.framework->factor : 1.0},
                              {"keeps", a.job.is_built ? "built" : "mixed"},

@@ -63,8 +63,7 @@ void cluster_card(std::string& out, const Answer& a) {
 void job_card(std::string& out, const Answer& a) {
   print(out, "job         %s tokens a step, %s sequences of %s; %s attention\n",
         grouped(a.job.batch_tokens).c_str(), grouped(a.job.batch_tokens / a.job.seqlen).c_str(),
-        grouped(a.job.seqlen).c_str(),
-        a.job.flash ? std::string(kernel_name(a.job.kernel)).c_str() : "naive");
+        grouped(a.job.seqlen).c_str(), std::string(a.job.attention()).c_str());
   if (a.job.framework)
     print(out, "framework   %s: its dtypes, its loss, what it fuses and hides (docs/planner.md)\n",
           std::string(a.job.framework->name).c_str());

@@ -91,17 +91,11 @@ void execute_like_torch(const ModelSpec& m, const RankShape& s, bool is_head, La
   // The kept tensors, from those that mixed precision by the book keeps.
   const double casts = is_cast && s.framework->one_by_one ? 1 : 0;
   double readers = is_head ? 1 : 3;
-  // Naive attention multiplies keys and values that are repeated for every head of the queries.
-  const NaiveScores& scores = s.framework->scores;
-  const double heads =
-      (scores.in_f32 ? 4 : s.element_bytes) * s.tokens() * real(m.q_width()) / s.tp;
   for (size_t i = 0, n = work.saved.size(); i < n; ++i) {
     Saved& kept = work.saved[i];
     if (kept.name == "input of norm")
       kept.bytes *= (s.framework->in_steps ? 4 + s.stream_bytes : s.stream_bytes) /
                     s.element_bytes;  // in steps: in f32, and what the weight multiplies
-    if (!s.flash && kept.name == "q, k") kept.bytes = 2 * heads;
-    if (!s.flash && kept.name == "v") kept.bytes = heads;
     if (kept.name == "norm") {
       kept.bytes *= 1 + casts * (readers - 1);
       readers = real(m.n_ff_matrices - 1);

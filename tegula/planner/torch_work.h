@@ -7,7 +7,6 @@
 //               each product that reads it; in steps 20 + 2·E, and 2·(4 + E) of casts unless E is 4
 //   turned q, k 9 passes of half or whole rows: four products, a difference, a sum, a concatenation
 //   activation  gated 5·e·T·f, else 2·e·T·f
-//   scores      of naive attention: Framework's, and q, k, v of all heads
 // and each keeps what its derivative reads: the input of a norm, what each product reads (a cast
 // for each), q, k, v, attention's result, and of a gate itself, its activation, the other factor
 // and their product.

@@ -93,7 +93,7 @@ class Conventions(CliTest):
         small = config("125m", 12, 768, 12, 12, 3072, 50304)
         large = config("1b", 22, 2048, 32, 4, 5632, 32000)
         for path, seqlen, batch, framework, attention, more, gb, ms in (
-                (small, 1024, 16, "torch", "naive", (), 31.96, 153.7), (small, 1024, 16, "transformers", "flash2", (), 22.68, 83.4),
+                (small, 1024, 16, "torch", "math", (), 31.96, 153.7), (small, 1024, 16, "transformers", "flash2", (), 22.68, 83.4),
                 (large, 2048, 4, "transformers", "flash2", ("--optimizer", "adam-pure"), 25.66, 166.3)):
             layout = self.best(path, "--gpus", "1xH200", "--seqlen", seqlen, "--batch-tokens", seqlen * batch, "--framework",
                                framework, "--dtype", "bf16", *more, "--fix",
