@@ -9,13 +9,13 @@ namespace tegula::planner {
 
 namespace {
 
-// scaled_dot_product_attention's math backend turns q, k and v into f32. Forward: product 4, scale,
-// mask and softmax 8 each, rows without keys 5 + 1 + 8, product 4; backward 4, softmax 12, three
-// products 12. The kernels of a step of bench/layouts_torch.py, seen by its profiler.
-constexpr NaiveScores kMathScores = {46, 28, 4, 20, true};
-// Eager attention: products of two bytes, the softmax in f32. Forward: product 2, scale and mask 4
-// each, softmax 6, cast 6, product 2; backward 2, cast 6, softmax 10, scale 4, products 6.
-constexpr NaiveScores kEagerScores = {24, 28, 6, 8, false};
+// Seconds of single calls on an H200 beyond their products', as bytes at the full bandwidth, and
+// the host's ops, forward and backward, of calls of 16 tokens
+// (bench/results/layouts/calls_h200_torch.json). The math backend turns q, k and v into f32,
+// scales, masks, takes the softmax, and looks for rows without keys; kept is the softmax. Eager
+// attention keeps it in f32 and in two bytes.
+constexpr NaiveScores kMathScores = {63, 37, 4, 23, true};
+constexpr NaiveScores kEagerScores = {47, 48, 6, 16, false};
 
 // One layer's lists as they grow.
 class LayerBuilder {
