@@ -2,9 +2,9 @@
 """What the planner says of training steps that were executed on H200 (bench/results/layouts), beside what they took.
 
 Constants come from single kernels and messages; the planner's laws were chosen with the `seen` half in view, and a few
-since the `unseen` one was read. `fresh` are of models that neither has, read when the planner of that day was done.
+since the `unseen` one was read. `fresh` are of models that neither has, `last` of others again: each was read once.
 
-    bench/planner_layouts.py [--half seen|unseen|fresh] [--rows]   errors by set; with --rows a line each
+    bench/planner_layouts.py [--half seen|unseen|fresh|last] [--rows]   errors by set; with --rows a line each
 """
 
 import argparse
@@ -20,6 +20,7 @@ import tempfile
 
 import layouts
 
+FILES = {"fresh": ("layouts_h200_torch_fresh", "layouts_h200x2_torch_fresh"), "last": ("layouts_h200_torch_last",)}
 FOLDER = pathlib.Path(__file__).parent / "results/layouts"
 
 
@@ -88,14 +89,12 @@ def flags_of(row):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--half", default="seen", choices=("seen", "unseen", "fresh"))
+    parser.add_argument("--half", default="seen", choices=("seen", "unseen", "fresh", "last"))
     parser.add_argument("--rows", action="store_true")
     args = parser.parse_args()
     all_times = []
     with tempfile.TemporaryDirectory() as folder:
-        files = ("layouts_h200_torch_fresh", "layouts_h200x2_torch_fresh") if args.half == "fresh" else \
-            ("layouts_h200_torch", "layouts_h200x4_torch")
-        for name in files:
+        for name in FILES.get(args.half, ("layouts_h200_torch", "layouts_h200x4_torch")):
             times, bytes_, inside, widths, rows = [], [], 0, [], []
             verdicts = {"ran": collections.Counter(), "ran out": collections.Counter()}
             for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]:
