@@ -124,8 +124,8 @@ TEST(Frameworks, AStepOfFewTokensWaitsForItsHost) {
   const char* sharded = "dp=8,tp=1,pp=1,cp=1,zero=3,microbatch=1,remat=none";
   const StepPrice few = priced("torch", 64, ddp);
   EXPECT_EQ(few.bound_by(), "host");
-  // 12 layers of 4 products and 2 norms at 198 µs under autocast, 8 views, attention, activation and
-  // 2 sums at 30; 6 parameters at 39.5.
+  // 12 layers of 4 products and 2 norms at 198 µs under autocast, 8 views, attention, activation
+  // and 2 sums at 30; 6 parameters at 39.5.
   EXPECT_NEAR(few.step_s(), 12 * (6 * 198e-6 + 12 * 30e-6 + 6 * 39.5e-6), 1e-9);
   const StepPrice wrapped = priced("fsdp", 64, sharded);
   EXPECT_GT(wrapped.step_s(), 12 * 3.8e-3);
