@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 
+#include "cli/bench.h"
 #include "tegula/io/json.h"
 #include "tegula/ir/collective.h"
 
@@ -31,7 +32,7 @@ Result<Planned> planned(const TrainConfig& c, const Target& target) {
   for (const StepPart& part : p.parts)
     p.plans.push_back(TEGULA_TRY(compile_for_ranks(c, p.functions, part.function, target)));
   TrainConfig alone = c;
-  alone.mesh = {}, alone.zero = 0;
+  alone.mesh = {}, alone.zero = 0, alone.superopt = 0;
   const StepFunctions whole = TEGULA_TRY(build_step_functions(alone));
   const CompiledRanks by_one =
       TEGULA_TRY(compile_for_ranks(alone, whole, parts_of_step(alone, whole)[0].function, target));
@@ -89,7 +90,8 @@ void print_json(const Planned& p, const TrainConfig& c) {
   for (size_t r = 0; r < p.costs.size(); ++r)
     ranks.push_back(Json::object({{"flops", p.costs[r].flops},
                                   {"sent_bytes", p.sent_bytes[r]},
-                                  {"peak_bytes", p.costs[r].peak_bytes()}}));
+                                  {"peak_bytes", p.costs[r].peak_bytes()},
+                                  {"rules", *json_of(p.step().rewritten[r]).find("rules")}}));
   for (const auto& [what, e] : exchanges(p))
     sends.push_back(
         Json::object({{"what", what}, {"count", e.count}, {"sent_bytes", e.sent_bytes}}));

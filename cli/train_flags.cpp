@@ -442,6 +442,10 @@ Status TrainFlags::check_processes(const TrainConfig& c) const {
     return invalid_argument(cat("--tune ", c.tune,
                                 ": processes would time kernels at once and find other sizes each: "
                                 "tune with tegula tune, or leave out --processes"));
+  if (c.superopt > 0)
+    return unsupported(
+        "--superopt: processes would time rewritings at once and take others each: leave out "
+        "--processes, so that ranks are threads of one");
   if (n % p == 0) return {};
   int64_t near = std::min(p, n);
   while (n % near != 0) --near;
@@ -510,9 +514,8 @@ Result<TrainConfig> TrainFlags::resolve() const {
   if (c.min_lr > c.lr)
     return invalid_argument(cat("--min-lr ", c.min_lr, " is larger than --lr ", c.lr));
   TEGULA_TRY(check_together(c));
-  if (c.superopt > 0 && c.mesh.n_ranks() > 1)
-    return unsupported(cat("--superopt rewrites the step of one rank, --mesh has ",
-                           c.mesh.n_ranks(), ": leave one of them out"));
+  if (c.superopt > 0 && c.mesh.find("pp") >= 0)
+    return unsupported("--superopt searches no stages of a pipeline: leave out pp or --superopt");
   if (cmd_.find_flag("--processes")) TEGULA_TRY(resolve_processes(c));
   TEGULA_TRY(check_processes(c));
   TEGULA_TRY(

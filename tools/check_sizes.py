@@ -31,18 +31,18 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 525,  # their own headers, without KERNELS
     "tegula/cost": 870,
     "tegula/passes": 8_255,
-    "tegula/passes/superopt": 3_285,
-    "tegula/plan": 5_955,
+    "tegula/passes/superopt": 3_272,
+    "tegula/plan": 5_954,
     "tegula/planner": 8_945,
     "tegula/models": 5_990,
-    "tegula/io": 3_605,
+    "tegula/io": 3_604,
     "tegula/text": 8_110,
-    "tegula/runtime": 4_825,
+    "tegula/runtime": 4_838,
     "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_795,
+    "tegula/train": 4_796,
     "tegula/serve": 2_220,
     "tegula/report": 0,
-    "cli": 8_040,
+    "cli": 8_041,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <limits>
 #include <map>
-#include <optional>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ir/hash.h"
@@ -14,6 +13,8 @@
 #include "tegula/runtime/superopt_trial.h"
 
 namespace tegula {
+
+extern const PassDef superopt_pass;
 
 namespace {
 using Clock = std::chrono::steady_clock;
@@ -69,6 +70,21 @@ void ask(PipelineOptions& passes, const PlanOptions& plan, const Planning& plann
   if (!passes.pass.planning) passes.pass.planning = &planning;
 }
 
+// Who times what --superopt finds; null: a machine that is not here, which is priced.
+std::unique_ptr<MachineTrial> machine_trial(const CompileOptions& options) {
+  if (options.superopt_seconds == 0) return nullptr;
+  const Target& t = options.plan.target;
+  const auto device = t.device == DeviceKind::kCpu ? Result<Device*>(nullptr) : open_device();
+  if (!device.ok() || !t.runs_on(*device ? (*device)->target() : Target::this_cpu()).ok())
+    return nullptr;
+  return std::make_unique<MachineTrial>(options, *device);
+}
+
+void save(const std::unique_ptr<MachineTrial>& trial, std::vector<std::string>& notes) {
+  if (const Status st = trial ? trial->save() : Status(); !st.ok())
+    notes.push_back(cat("rewritings are not kept: ", st.error().message));
+}
+
 Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId function,
                               const CompileOptions& options) {
   Compiled out;
@@ -83,29 +99,26 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
   const PlanningFor planning(plan);
   ask(passes, plan, planning);
   passes.pass.recomputed = &out.recomputed;
-  std::optional<MachineTrial> trial;
+  const auto trial = options.trial ? nullptr : machine_trial(options);
   Superoptimise superopt{.seconds = options.superopt_seconds,
                          .rules = options.rules.get(),
                          .passes = options.passes.passes,
+                         .from = passes.from,
+                         .trial = trial ? trial.get() : options.trial,
                          .found = &out.rewritten};
-  if (options.superopt_seconds > 0) {
-    passes.pass.superopt = &superopt;
-    // A machine that is not here is priced, not timed.
-    const Target& t = plan.target;
-    const auto device = t.device == DeviceKind::kCpu ? Result<Device*>(nullptr) : open_device();
-    if (device.ok() && t.runs_on(*device ? (*device)->target() : Target::this_cpu()).ok())
-      superopt.trial = &trial.emplace(options, *device);
-  }
+  if (options.superopt_seconds > 0) passes.pass.superopt = &superopt;
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   auto start = Clock::now();
+  // What was cut has been through the search's phase: it is searched now that it is what runs.
+  if (superopt.seconds > 0 && passes.from > superopt_pass.phase)
+    TEGULA_TRY(run_pass(*module, function, superopt_pass, passes.pass));
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));
   out.passes_ms = ms_since(start);
   if (superopt.seconds > 0) {
     const auto lines = out.rewritten.lines();
     out.notes.insert(out.notes.end(), lines.begin(), lines.end());
   }
-  if (const Status st = trial ? trial->save() : Status(); !st.ok())
-    out.notes.push_back(cat("rewritings are not kept: ", st.error().message));
+  save(trial, out.notes);
   start = Clock::now();
   out.plan = TEGULA_TRY(plan_rewritten(module, function, plan, least));
   out.plan_ms = ms_since(start);
@@ -191,22 +204,26 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
   for (const Param& p : (*module)[step].params) out.params.push_back(out.sharded.values[p.value]);
   out.passes_ms = ms_since(start);
   o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;
-  std::map<uint64_t, std::shared_ptr<const Plan>> known;
+  // One for all ranks: blocks that are alike become alike.
+  const auto trial = machine_trial(o);
+  o.trial = trial.get();
+  std::map<uint64_t, Compiled> known;
   const int64_t end = own.n < 0 ? out.mesh.n_ranks() : own.first + own.n;
   for (int64_t r = own.first; r < end; ++r) {
     const FuncId f = TEGULA_TRY(partition(*module, step, out.sharded, r));
-    std::shared_ptr<const Plan>& plan = known[hash_of(*module, (*module)[f])];
-    if (!plan) {
-      Compiled c = TEGULA_TRY(compile(module, f, o));
+    Compiled& c = known[hash_of(*module, (*module)[f])];
+    if (!c.plan) {
+      c = TEGULA_TRY(compile(module, f, o));
       if (r == own.first) {
         out.reports.insert(out.reports.end(), c.reports.begin(), c.reports.end());
         out.notes = c.notes;
       }
       out.passes_ms += c.passes_ms, out.plan_ms += c.plan_ms;
-      plan = std::move(c.plan);
     }
-    out.plans.push_back(plan), out.functions.push_back(f);
+    out.plans.push_back(c.plan), out.functions.push_back(f);
+    out.rewritten.push_back(c.rewritten);
   }
+  save(trial, out.notes);
   return out;
 }
 

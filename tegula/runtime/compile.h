@@ -18,7 +18,8 @@ struct CompileOptions {
   PipelineOptions passes;
   PlanOptions plan;
   TuneOptions tune;
-  double superopt_seconds = 0;  // how long blocks are searched for faster ones; 0: not at all
+  superopt::Trial* trial = nullptr;  // who times what it finds; null: this machine, for this once
+  double superopt_seconds = 0;       // how long blocks are searched for faster ones; 0: not at all
   std::shared_ptr<const superopt::RuleSet> rules;  // that it may use; null: those in the tool
 };
 
@@ -64,6 +65,7 @@ struct CompiledRanks {
                                                    // (ir/hash.h) share one
   std::vector<FuncId> functions;                   // of each; rewritten where it was planned
   std::vector<PassReport> reports;                 // of the first one's
+  std::vector<superopt::Found> rewritten;          // of each
   std::vector<std::string> notes;                  // for people
   double passes_ms = 0, plan_ms = 0;
   const std::shared_ptr<const Plan>& plan_of(int64_t rank) const {

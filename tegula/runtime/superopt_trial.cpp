@@ -150,12 +150,15 @@ void MachineTrial::keep_speed(uint64_t candidate, double times_faster) {
 }
 
 std::string MachineTrial::recall(uint64_t block) {
-  const Json* v = kept_.find(cat(block));
+  const Json* v = decided_.find(cat(block));
+  if (!v) v = kept_.find(cat(block));
   const auto* text = v ? v->as<std::string>() : nullptr;
   return text ? *text : "";
 }
 
-void MachineTrial::keep(uint64_t block, const std::string& text) {
+void MachineTrial::keep(uint64_t block, const std::string& text, bool is_whole) {
+  decided_.set(cat(block), text);
+  if (!is_whole) return;
   kept_.set(cat(block), text);
   is_changed_ = true;
 }

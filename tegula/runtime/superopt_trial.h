@@ -22,14 +22,14 @@ class MachineTrial final : public superopt::Trial {
   double speed(uint64_t candidate) override;
   void keep_speed(uint64_t candidate, double times_faster) override;
   std::string recall(uint64_t block) override;
-  void keep(uint64_t block, const std::string& text) override;
+  void keep(uint64_t block, const std::string& text, bool is_whole) override;
   Status save() const;
 
  private:
   CompileOptions options_;
   Device* device_;
   std::string path_, machine_;
-  Json kept_ = Json::object();
+  Json kept_ = Json::object(), decided_ = Json::object();  // the second: not for the file
   bool is_changed_ = false;
 };
 

@@ -272,11 +272,12 @@ Result<CompiledRanks> compile_apart(const TrainConfig& config, const StepFunctio
                                                    {first, last - first + 1}));
   const auto plans = std::move(one.plans);
   const std::vector<FuncId> made = std::move(one.functions);
-  one.plans.clear(), one.functions.clear();
+  const auto rewritten = std::move(one.rewritten);
+  one.plans.clear(), one.functions.clear(), one.rewritten.clear();
   one.mesh = config.mesh, one.first_rank = own.first;
   for (int64_t r = own.first; r < own.first + own.n; ++r) {
     const auto i = static_cast<size_t>(rank_without_dp(config, r) - first);
-    one.plans.push_back(plans[i]);
+    one.plans.push_back(plans[i]), one.rewritten.push_back(rewritten[i]);
     if (!made.empty()) one.functions.push_back(made[i]);
   }
   const auto dp = static_cast<size_t>(config.mesh.find("dp"));
@@ -348,7 +349,8 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   }
   Compiled one = TEGULA_TRY(compile(functions.module, function, options));
   CompiledRanks out{.mesh = config.mesh, .params = std::move(o.params)};
-  out.plans = {std::move(one.plan)}, out.reports = std::move(one.reports);
+  out.plans = {std::move(one.plan)}, out.rewritten = {std::move(one.rewritten)},
+  out.reports = std::move(one.reports);
   out.notes = std::move(one.notes), out.passes_ms = one.passes_ms, out.plan_ms = one.plan_ms;
   add_note_on_blocks(config, functions, function, out);
   return out;

@@ -10,7 +10,7 @@ Result<int64_t> recomputed_flops(const TrainConfig& config, const Target& target
   whole.checkpoint = "none", whole.blockwise = "off", whole.memory_bytes = 0;
   if (config.memory_bytes == 0 && config.checkpoint != "sqrt" && config.blockwise == "off")
     return int64_t{0};
-  whole.tune = "off";  // sizes of kernels change no FLOPs
+  whole.tune = "off", whole.superopt = 0;  // sizes of kernels change no FLOPs
   const StepFunctions functions = TEGULA_TRY(build_step_functions(whole));
   std::vector<CompiledRanks> parts;
   for (const StepPart& p : parts_of_step(whole, functions))

@@ -56,6 +56,21 @@ class Superopt(CliTest):
             weights.append(self.weights(out)["model.safetensors"])
         self.assertEqual(weights[0], weights[1])
 
+    def test_ranks_that_are_alike_take_the_same_and_keep_the_bits_of_mode_exact(self):
+        search = ("--passes=-merge_products,-merge_sums", "--superopt", 2, "--tune-cache", self.dir / "cache")
+        weights = []
+        for flags in ((), ("--ranks", 2, *search)):
+            out = self.dir / f"ranks{len(weights)}"
+            done = self.expect_ok(self.train("--mode", "exact", "--model", "llama", "--out", out, *flags))
+            if flags:
+                self.assertRegex(done.stdout + done.stderr, r"superopt: .* [1-9]\d* candidates")
+            weights.append(self.weights(out)["model.safetensors"])
+        self.assertEqual(weights[0], weights[1])
+        h100 = ("--model", "llama", *SMALL[:-2], "--mode", "fast", "--target", "h100", "--dtype", "bf16", "--mesh", "dp=2")
+        ranks = self.of("plan", *h100, *search, "--json")["ranks"]
+        self.assertIn("products_of_one_value", [r["name"] for r in ranks[0]["rules"]])
+        self.assertEqual(ranks[0]["rules"], ranks[1]["rules"])
+
     def test_plans_say_what_was_taken(self):
         plan = self.of("plan", *SMALL, "--superopt", 1, "--json")
         self.assertIsInstance(plan["rules"], list)
@@ -122,7 +137,8 @@ class Superopt(CliTest):
         path = self.dir / "bad.tg"
         path.write_text('func 0 "f" {\n  %0 = nothing() : f32[1]\n}\n')
         self.expect_error(self.run_tool("bench", "graph", path), INPUT, "bad.tg", "2:")
-        self.expect_error(self.run_tool("plan", *SMALL, "--mesh", "dp=2", "--superopt", 1), USAGE, "--superopt", "--mesh")
+        self.expect_error(self.run_tool("plan", *SMALL, "--mesh", "pp=2", "--superopt", 1), USAGE, "--superopt", "pp")
+        self.expect_error(self.train("--out", self.dir / "p", "--ranks", 2, "--processes", 2, "--superopt", 1), USAGE, "--processes")
         self.expect_error(self.run_tool("plan", *SMALL, "--superopt", "soon"), USAGE, "--superopt")
 
 

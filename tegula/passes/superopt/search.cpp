@@ -72,6 +72,7 @@ class BlockSearch {
         found_(found),
         rules_(options.superopt->rules ? *options.superopt->rules : RuleSet::of_tool()) {
     inner_.pass = options, inner_.passes = options.superopt->passes;
+    inner_.from = options.superopt->from;
     inner_.pass.superopt = nullptr, inner_.pass.recomputed = nullptr;
     inner_.pass.memory_bytes = 0, inner_.pass.remat = Remat::kNone;
   }
@@ -345,8 +346,8 @@ class Superoptimiser {
     size_t best = all.size() > 1 ? 1 : 0;
     if (how_.trial && best > 0) best = TEGULA_TRY(fastest(kind, all, budget - since(start)));
     const bool is_whole = !std::exchange(found_.is_spent, found_.is_spent || was_spent);
-    if (how_.trial && found_.failure.empty() && is_whole)
-      how_.trial->keep(key, best ? all[best].moves : "-");
+    if (how_.trial)
+      how_.trial->keep(key, best ? all[best].moves : "-", is_whole && found_.failure.empty());
     if (best == 0) return false;
     const auto n = static_cast<double>(kind.blocks.size());
     found_.priced_before_s += n * all[0].price, found_.priced_after_s += n * all[best].price;

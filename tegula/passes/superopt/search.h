@@ -41,7 +41,8 @@ class Trial {
   // were others; < 0: never.
   virtual double speed(uint64_t) { return -1; }
   virtual void keep_speed(uint64_t, double) {}
-  virtual void keep(uint64_t block, const std::string& text) = 0;
+  // is_whole: for good; else the search was cut short, and only who asks this Trial hears of it.
+  virtual void keep(uint64_t block, const std::string& text, bool is_whole) = 0;
 };
 
 struct TakenRule {
@@ -76,6 +77,7 @@ struct Superoptimise {
   double alpha = 1.05;
   const superopt::RuleSet* rules = nullptr;  // null: those in the tool
   std::string_view passes;                   // those that are left out, as PipelineOptions says
+  PassPhase from = PassPhase::kAny;          // of what was cut: the passes that follow
   size_t n_timed = 3;                        // candidates of a block
   superopt::Trial* trial = nullptr;          // null: the price decides
   superopt::Found* found = nullptr;          // null: nobody asks

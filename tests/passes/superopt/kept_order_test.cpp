@@ -129,7 +129,7 @@ superopt::Found search(const Kernels& kernels, bool& changed) {
       return out;
     }
     std::string recall(uint64_t) override { return ""; }
-    void keep(uint64_t, const std::string&) override {}
+    void keep(uint64_t, const std::string&, bool) override {}
   } trial;
   Module m;
   Builder b(m, "f");

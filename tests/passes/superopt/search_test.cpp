@@ -49,7 +49,7 @@ struct Fake : superopt::Trial {
     return out;
   }
   std::string recall(uint64_t) override { return ""; }
-  void keep(uint64_t, const std::string& text) override { kept += text != "-"; }
+  void keep(uint64_t, const std::string& text, bool) override { kept += text != "-"; }
 };
 
 struct Searched {
