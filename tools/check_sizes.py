@@ -27,15 +27,15 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/base": 2_440,  # with what lies in tegula/ itself
     "tegula/ir": 3_675,
     "tegula/ops": 12_430,
-    "tegula/tile": 1_385,
-    "tegula/kernels": 525,  # their own headers, without KERNELS
-    "tegula/cost": 870,
-    "tegula/passes": 8_255,
-    "tegula/passes/superopt": 3_272,
-    "tegula/plan": 5_954,
-    "tegula/planner": 8_945,
+    "tegula/tile": 1_382,
+    "tegula/kernels": 522,  # their own headers, without KERNELS
+    "tegula/cost": 887,
+    "tegula/passes": 8_267,
+    "tegula/passes/superopt": 3_257,
+    "tegula/plan": 5_951,
+    "tegula/planner": 8_943,
     "tegula/models": 5_990,
-    "tegula/io": 3_604,
+    "tegula/io": 3_601,
     "tegula/text": 8_110,
     "tegula/runtime": 4_838,
     "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch

@@ -25,6 +25,7 @@
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"
 #include "tegula/passes/pass.h"
+#include "tegula/passes/plain_dot.h"
 #include "tegula/passes/precision.h"
 
 namespace tegula {
@@ -96,7 +97,16 @@ class Autocast {
     return is_weight_[f_.values[v].index] != 0;
   }
   bool reads_weight(const Node& n) const {
-    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_weight(v); });
+    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_weight(v); }) ||
+           (n.op == &dot_op && reads_weights_side_by_side(n));
+  }
+  // Along a dim that the result has: it is several products with a weight.
+  bool reads_weights_side_by_side(const Node& n) const {
+    const Node* p = f_.producer(n.inputs[1]);
+    if (!p || p->op != &concat_op) return false;
+    const DotDims dims = dims_of(n);
+    return dims.out.has(dims.b[static_cast<int>(p->attrs.i("dim"))]) &&
+           std::all_of(p->inputs.begin(), p->inputs.end(), [&](ValueId v) { return is_weight(v); });
   }
 
   // The attributes of the node in the low dtype; none: it stays. A dot's result is rounded, too, if
@@ -283,13 +293,15 @@ class Autocast {
     return (n.op->is_view && n.inputs.size() == 1) || n.op == &concat_op || n.op == &pad_op;
   }
 
-  // Not more to cast than before the view.
+  // Not more to cast than before the view; weights, each of which is cast once.
   bool is_cheaper_before(const Node& n) {
-    if (!n.op->is_view || n.inputs.size() != 1) return false;
     const Function& g = rw_.builder().function();
-    const bool is_weight =
-        !g.producer(n.inputs[0]) && g.params[g.values[n.inputs[0]].index].role == Role::kWeight;
-    return is_weight || g.type(n.inputs[0]).bytes() <= g.type(n.output()).bytes();
+    const bool are_weights = std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+      return !g.producer(v) && g.params[g.values[v].index].role == Role::kWeight;
+    });
+    if (n.op == &concat_op) return are_weights;
+    if (!n.op->is_view || n.inputs.size() != 1) return false;
+    return are_weights || g.type(n.inputs[0]).bytes() <= g.type(n.output()).bytes();
   }
 
   Var lowered(Var x) {

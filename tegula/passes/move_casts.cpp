@@ -27,8 +27,8 @@ Var slice_rule(Peephole& p, const Node& n) {
               x.dtype(), n.origin.loc);
 }
 
-// The concatenation that x is, maybe seen through reshapes, of results of arithmetic; and that
-// nothing else reads.
+// The concatenation that x is, maybe seen through reshapes, of results of arithmetic or of such
+// concatenations; and that nothing else reads.
 const Node* joined(const Peephole& p, ValueId v) {
   const Function& f = p.fn();
   const Node* n = f.producer(v);
@@ -37,24 +37,29 @@ const Node* joined(const Peephole& p, ValueId v) {
   const auto is_computed = [&](ValueId piece) {
     const Node* m = f.producer(piece);
     while (m && m->op == &reshape_op) m = f.producer(m->inputs[0]);
-    return m && m->op->is_elementwise;
+    return m && (m->op->is_elementwise || joined(p, piece));
   };
   return std::ranges::all_of(n->inputs, is_computed) ? n : nullptr;
+}
+
+// The cast of x: of the operands where it is such a concatenation.
+Var narrowed(Peephole& p, const Var& x, DType to, Loc loc) {
+  const Node* concat_node = joined(p, x.id());
+  if (!concat_node) return cast(x, to, loc);
+  const auto dim = static_cast<int>(concat_node->attrs.i("dim"));
+  std::vector<Var> pieces;
+  for (size_t k = 0; k < concat_node->inputs.size(); ++k)
+    pieces.push_back(p.operand(*concat_node, k));
+  for (Var& piece : pieces) piece = narrowed(p, piece, to, loc);
+  return reshape(concat(pieces, dim), x.shape());
 }
 
 // cast(reshape(concat(a, b))) to a narrow type: a and b are cast.
 Var cast_rule(Peephole& p, const Node& n) {
   const Var x = p.in(n, 0);
-  const Type to = p.result_type(n);
-  if (size_bytes(to.dtype) >= size_bytes(x.dtype())) return {};
-  const Node* concat_node = joined(p, x.id());
-  if (!concat_node) return {};
-  const auto dim = static_cast<int>(concat_node->attrs.i("dim"));
-  std::vector<Var> pieces;
-  for (size_t k = 0; k < concat_node->inputs.size(); ++k)
-    pieces.push_back(p.operand(*concat_node, k));
-  for (Var& piece : pieces) piece = cast(piece, to.dtype, n.origin.loc);
-  return reshape(concat(pieces, dim), to.shape);
+  const DType to = p.result_type(n).dtype;
+  if (size_bytes(to) >= size_bytes(x.dtype()) || !joined(p, x.id())) return {};
+  return narrowed(p, x, to, n.origin.loc);
 }
 
 Result<bool> run(Module& module, Function& f, const PassOptions&) {

@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "tegula/cost/calls.h"
 #include "tegula/ops/attention.h"
+#include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {
@@ -123,6 +125,34 @@ TEST(Price, OfAnExchangeIsItsLinks) {
   EXPECT_DOUBLE_EQ(price_of_exchange(t, 3, 1e9), 3e-3 + 1);
   const Target h200 = *find_target("h200");
   EXPECT_DOUBLE_EQ(price_of_exchange(h200, 2, 450e9), 2e-6 + 1 / .78);
+}
+
+// What a GPU's elementwise calls write where a concatenation would put it is not moved again; rows
+// on end any call writes there.
+TEST(Price, OfAConcatenationInPlace) {
+  const auto price_of = [](const char* target, int dim, bool is_computed, bool is_read_twice) {
+    double both[2];
+    for (const bool joins : {false, true}) {
+      Module m;
+      Builder b(m, "f");
+      std::vector<Var> parts;
+      for (const char* name : {"a", "b"}) {
+        const Var x = b.param(name, {DType::kF32, {256, 256}});
+        parts.push_back(is_computed ? tanh(x) : x);
+        if (is_read_twice || !joins) b.result(name, parts.back());
+      }
+      if (joins) b.result("both", concat(parts, dim));
+      const FuncId f = *b.finish_into_module();
+      both[joins] = price_of_calls(*find_target(target), m, m[f]);
+    }
+    return both[1] - both[0];
+  };
+  EXPECT_EQ(price_of("h200", 1, true, false), 0);
+  EXPECT_EQ(price_of("h200", 0, true, false), 0);
+  EXPECT_EQ(price_of("zen4", 0, true, false), 0);
+  EXPECT_GT(price_of("zen4", 1, true, false), 0) << "no strides";
+  EXPECT_GT(price_of("h200", 1, false, false), 0) << "parameters lie where they lie";
+  EXPECT_GT(price_of("h200", 1, true, true), 0) << "each is read by itself, too";
 }
 
 TEST(Price, OfRent) {

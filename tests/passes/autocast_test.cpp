@@ -68,6 +68,28 @@ TEST(Autocast, BiasesAndJoinsKeepProductsNarrow) {
   EXPECT_EQ(joins, 1);
 }
 
+// Weights side by side are weights: their product is narrow, and each of them is cast once.
+TEST(Autocast, KnowsWeightsThatAreSideBySide) {
+  Module m;
+  Builder b(m, "merged");
+  const Var x = b.param("x", f32({4, 8})), w = b.weight("w", f32({8, 6})),
+            v = b.weight("v", f32({8, 2}));
+  const Var y = dot("m k, k n -> m n", x, concat(std::vector{w, v}, 1));
+  b.result("left", gelu(slice(y, 1, 0, 6)));
+  b.result("right", gelu(slice(y, 1, 6, 2)));
+  b.result("w alone", gelu(dot("m k, k n -> m n", x, w)));
+  const FuncId f = finish(b);
+  EXPECT_TRUE(run(m, f, "autocast", bf16_options()));
+  int n_weights = 0;
+  for (const Node& n : m[f].nodes) {
+    if (n.op == &dot_op) EXPECT_EQ(m[f].type(n.output()).dtype, DType::kBF16);
+    if (n.op == &concat_op) EXPECT_EQ(operand(m[f], n, 0), DType::kBF16);
+    n_weights += n.op == &cast_op && m[f].producer(n.inputs[0]) == nullptr &&
+                 m[f].params[m[f].values[n.inputs[0]].index].role == Role::kWeight;
+  }
+  EXPECT_EQ(n_weights, 2);
+}
+
 TEST(Autocast, DotsReadBf16AndAllElseStaysF32) {
   Module m;
   const FuncId f = small_step(m);

@@ -33,6 +33,23 @@ TEST(MoveCasts, NothingOfARotationIsWholeInF32) {
   }
 }
 
+// A rotation's halves beside what is not turned, put together again with others.
+TEST(MoveCasts, ThroughConcatenationsOfConcatenations) {
+  Module m;
+  Builder b(m, "f");
+  const Var x = b.param("x", {DType::kF32, {8, 4}}), y = b.param("y", {DType::kF32, {8, 4}});
+  const Var turned = reshape(concat(std::vector{neg(x), tanh(y)}, 1), {4, 16});
+  b.result("z", cast(concat(std::vector{turned, reshape(neg(y), {4, 8})}, 1), DType::kBF16));
+  const FuncId f = finish(b);
+  const Function before = m[f];
+  EXPECT_TRUE(run(m, f, "move_casts"));
+  expect_same_bits(m, before, m[f]);
+  EXPECT_EQ(count(m[f], concat_op), 2);
+  EXPECT_EQ(casts_of(m[f], {8, 4}) + casts_of(m[f], {4, 8}), count(m[f], cast_op));
+  for (const Node& n : m[f].nodes)
+    if (n.op == &concat_op) EXPECT_EQ(m[f].type(n.output()).dtype, DType::kBF16);
+}
+
 TEST(MoveCasts, LeavesAlone) {
   Module m;
   Builder b(m, "f");

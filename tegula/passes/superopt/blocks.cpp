@@ -59,6 +59,16 @@ std::string moved(const std::string& scope, const std::string& from, const std::
 }
 }  // namespace
 
+Users::Users(const Function& f) : begin_(f.values.size() + 1, 0) {
+  for (const Node& n : f.nodes)
+    for (const ValueId v : n.inputs) ++begin_[v + 1];
+  for (size_t v = 0; v < f.values.size(); ++v) begin_[v + 1] += begin_[v];
+  nodes_.resize(begin_.back());
+  std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
+  for (NodeId n = 0; n < f.nodes.size(); ++n)
+    for (const ValueId v : f.nodes[n].inputs) nodes_[next[v]++] = n;
+}
+
 std::vector<Block> blocks_of(const Module& module, const Function& f) {
   using Key = std::tuple<std::string, Phase, int>;
   std::vector<std::string> place(f.nodes.size());
@@ -88,9 +98,7 @@ std::vector<Block> blocks_of(const Module& module, const Function& f) {
   }
   std::vector<uint8_t> is_result(f.values.size(), 0);
   for (const Output& r : f.results) is_result[r.value] = 1;
-  std::vector<std::vector<NodeId>> users(f.values.size());
-  for (NodeId n = 0; n < f.nodes.size(); ++n)
-    for (const ValueId v : f.nodes[n].inputs) users[v].push_back(n);
+  const Users users(f);
   std::vector<Block> all;
   for (auto& [key, b] : blocks) {
     b.place = std::get<0>(key);
@@ -103,8 +111,8 @@ std::vector<Block> blocks_of(const Module& module, const Function& f) {
           b.inputs.push_back(v);
       for (uint32_t i = 0; i < f.nodes[n].n_outputs; ++i) {
         const ValueId v = f.nodes[n].output(i);
-        if (is_result[v] ||
-            std::any_of(users[v].begin(), users[v].end(), [&](NodeId u) { return !inside[u]; }))
+        const auto by = users.of(v);
+        if (is_result[v] || std::any_of(by.begin(), by.end(), [&](NodeId u) { return !inside[u]; }))
           b.outputs.push_back(v);
       }
     }

@@ -9,6 +9,19 @@
 
 namespace tegula::superopt {
 
+// Who reads each value, in order.
+class Users {
+ public:
+  explicit Users(const Function& f);
+  std::span<const NodeId> of(ValueId v) const {
+    return std::span(nodes_).subspan(begin_[v], begin_[v + 1] - begin_[v]);
+  }
+
+ private:
+  std::vector<uint32_t> begin_;
+  std::vector<NodeId> nodes_;
+};
+
 struct Block {
   std::string place;  // "layers.3"; "": none
   std::vector<NodeId> nodes;

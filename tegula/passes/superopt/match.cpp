@@ -6,16 +6,6 @@
 
 namespace tegula::superopt {
 
-Users::Users(const Function& f) : begin_(f.values.size() + 1, 0) {
-  for (const tegula::Node& n : f.nodes)
-    for (const ValueId v : n.inputs) ++begin_[v + 1];
-  for (size_t v = 0; v < f.values.size(); ++v) begin_[v + 1] += begin_[v];
-  nodes_.resize(begin_.back());
-  std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
-  for (NodeId n = 0; n < f.nodes.size(); ++n)
-    for (const ValueId v : f.nodes[n].inputs) nodes_[next[v]++] = n;
-}
-
 std::string_view word_of(const KindAttrs& a, std::string_view name) {
   const auto at = a.words.find(name);
   return at == a.words.end() ? std::string_view() : std::string_view(at->second);
@@ -101,12 +91,7 @@ std::optional<DotViews> dot_views(std::string_view rule_text, std::string_view n
 }
 
 Matcher::Matcher(const Module& module, const Function& f, const Rule& rule, const Kinds* kinds)
-    : module_(module),
-      f_(f),
-      rule_(rule),
-      known_kinds_(kinds),
-      users_(f),
-      sees_casts_(!keeps_order(rule)) {
+    : module_(module), f_(f), rule_(rule), known_kinds_(kinds), sees_casts_(!keeps_order(rule)) {
   for (const auto* all : {&rule.sizes, &rule.integers})
     free_.insert(free_.end(), all->begin(), all->end());
 }

@@ -6,19 +6,6 @@
 
 namespace tegula::superopt {
 
-// Who reads each value, in order.
-class Users {
- public:
-  explicit Users(const Function& f);
-  std::span<const NodeId> of(ValueId v) const {
-    return std::span(nodes_).subspan(begin_[v], begin_[v + 1] - begin_[v]);
-  }
-
- private:
-  std::vector<uint32_t> begin_;
-  std::vector<NodeId> nodes_;
-};
-
 std::string_view word_of(const KindAttrs& a, std::string_view name);
 // Kinds whose result has its operands' dims, and those that also name one of them.
 bool is_elementwise(std::string_view kind);
@@ -46,7 +33,6 @@ class Matcher {
   std::vector<Match> run(size_t most);
 
   const Node& pattern(int n) const { return rule_.graph.nodes[static_cast<size_t>(n)]; }
-  const Users& users() const { return users_; }
   // Whether the pattern's node is v, seen so (`is_known`) or in any way, which `view` then is.
   bool value(int pattern_node, ValueId v, State& s, View& view, bool is_known);
 
@@ -69,7 +55,6 @@ class Matcher {
   const Function& f_;
   const Rule& rule_;
   const Kinds* const known_kinds_;
-  const Users users_;
   const bool sees_casts_;
   std::vector<Symbol> free_;
   std::map<NodeId, std::optional<KindOfNode>> kinds_;

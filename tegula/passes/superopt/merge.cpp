@@ -2,6 +2,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/superopt/blocks.h"
 #include "tegula/passes/superopt/matcher.h"
 
 namespace tegula::superopt {
@@ -26,6 +27,7 @@ class Merges {
       : f_(f),
         rule_(rule),
         matcher_(module, f, rule),
+        users_(f),
         left_(matcher_.pattern(rule.left)),
         right_(matcher_.pattern(rule.right)),
         is_sum_(left_.kind == "add"),
@@ -89,23 +91,10 @@ class Merges {
       if (!operands_[k].is_shared() && !is_weight(f_, operand(n, k))) return false;
     return true;
   }
-  // It is concatenated, with whatever.
-  bool is_joined(NodeId n) const {
-    for (size_t k = 0; k < operands_.size(); ++k) {
-      const auto users = matcher_.users().of(operand(n, k));
-      if (!operands_[k].is_shared() && std::none_of(users.begin(), users.end(), [&](NodeId u) {
-            return f_.nodes[u].op == &concat_op;
-          }))
-        return false;
-    }
-    return true;
-  }
-
   void split(NodeId n) {
     const bool are_weights = has_weights(n);
-    if (!are_weights && !is_joined(n)) return;
     std::vector<NodeId> parts = {n};
-    for (const NodeId m : matcher_.users().of(operand(n, shared_)))
+    for (const NodeId m : users_.of(operand(n, shared_)))
       if (m > n && is_alike(n, m) && !is_taken_[m] && operand(m, shared_) == operand(n, shared_) &&
           is_new(m, parts) && has_weights(m) == are_weights)
         parts.push_back(m);
@@ -142,7 +131,7 @@ class Merges {
 
   // A concatenation of the k-th operands, in any order: the parts then stand in its order.
   ValueId find_joined(std::vector<NodeId>& parts, size_t k, bool may_sort) const {
-    for (const NodeId u : matcher_.users().of(operand(parts[0], k))) {
+    for (const NodeId u : users_.of(operand(parts[0], k))) {
       const tegula::Node& n = f_.nodes[u];
       if (n.op != &concat_op || n.inputs.size() != parts.size()) continue;
       std::vector<NodeId> sorted;
@@ -158,8 +147,10 @@ class Merges {
 
   bool match(std::vector<NodeId> parts, NodeId sum) {
     if (parts.size() < 2) return false;
-    for (size_t k = 0, n = 0; k < operands_.size() && n == 0; ++k)
-      n = !operands_[k].is_shared() && find_joined(parts, k, true) != kNone;
+    bool is_joined = false;
+    for (size_t k = 0; k < operands_.size() && !is_joined; ++k)
+      is_joined = !operands_[k].is_shared() && find_joined(parts, k, true) != kNone;
+    if (sum == kNone && !is_joined && !has_weights(parts[0])) return false;
     // The others are as the first but for what is joined.
     State s;
     if (!matcher_.value(left_.in[0], f_.nodes[parts[0]].output(), s, s.view, false)) return false;
@@ -223,7 +214,7 @@ class Merges {
         if (is_sum_ || is_weight(f_, operand(n, k))) continue;
         // It waits for the concatenation, which nothing that reads it may come before.
         if (there == s.there.end()) return false;
-        for (const NodeId user : matcher_.users().of(f_.nodes[n].output()))
+        for (const NodeId user : users_.of(f_.nodes[n].output()))
           if (user < f_.values[there->second].node) return false;
       }
     }
@@ -233,6 +224,7 @@ class Merges {
   const Function& f_;
   const Rule& rule_;
   Matcher matcher_;
+  const Users users_;
   const Node &left_, &right_;
   const bool is_sum_;
   const OpDef* const part_op_;

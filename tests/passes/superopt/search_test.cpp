@@ -8,6 +8,7 @@
 #include "tegula/base/philox.h"
 #include "tegula/cost/calls.h"
 #include "tegula/ir/hash.h"
+#include "tegula/ops/attention.h"
 #include "tegula/ops/conv.h"
 #include "tegula/passes/superopt/blocks.h"
 #include "tegula/passes/superopt/match.h"
@@ -183,6 +184,103 @@ TEST(Superopt, GetsThePlanOfQkvGradsBack) {
   for (const auto& rule : search(again, f).found.rules) EXPECT_TRUE(rule.keeps_order) << rule.name;
 }
 
+const superopt::Rule& named(std::string_view name) {
+  const auto& all = superopt::named_rules();
+  const auto at =
+      std::find_if(all.begin(), all.end(), [&](const auto& r) { return r.name == name; });
+  EXPECT_NE(at, all.end()) << name;
+  return *at;
+}
+
+// In bf16, where the passes behind cast what the rules have put together.
+TEST(Superopt, GetsPlansBackInBf16) {
+  Net n;
+  const Var x = n.in("x", {8, 512, 512});
+  std::vector<Var> heads;
+  for (const char* name : {"q", "k", "v"})
+    heads.push_back(reshape(dot("b m k, n k -> b m n", x, n.w(name, {512, 512})), {8, 512, 8, 64}));
+  n.b.result("o", attention(heads[0], heads[1], heads[2], {.is_causal = true}).o);
+  const FuncId f = finish(n.b);
+  Superoptimise how{.seconds = 5, .passes = "-merge_products,-merge_sums"};
+  Found found;
+  how.found = &found;
+  PassOptions o;
+  o.mode = Mode::kFast, o.superopt = &how, o.compute_dtype = DType::kBF16;
+  const Target h200 = *find_target("h200");
+  o.target = &h200;
+  EXPECT_TRUE(run(n.m, f, "superopt", o));
+  EXPECT_EQ(count(n.m[f], dot_op), 1);
+  EXPECT_TRUE(run(n.m, f, "autocast", o));
+  EXPECT_EQ(n.m[f].type(only(n.m[f], dot_op)->output()).dtype, DType::kBF16);
+  EXPECT_EQ(n.m[f].type(only(n.m[f], concat_op)->output()).dtype, DType::kBF16);
+}
+
+// Rules that change the order of sums see through casts, others do not.
+TEST(Superopt, SumsSeeThroughCasts) {
+  Module m;
+  Builder b(m, "f");
+  std::vector<Var> parts;
+  for (int i = 0; i < 2; ++i) {
+    const Var d = b.param(cat("d", i), {DType::kBF16, {2, 16, 4}});
+    parts.push_back(
+        cast(dot("b s n, n k -> b s k", d, b.param(cat("w", i), {DType::kBF16, {4, 8}})), F));
+  }
+  b.result("sum", parts[0] + parts[1]);
+  b.result("both", concat(parts, 2));
+  const FuncId f = finish(b);
+  const auto found = superopt::find_matches(m, m[f], named("sum_of_products"));
+  ASSERT_EQ(found.size(), 1u);
+  const auto after = superopt::apply(m, m[f], named("sum_of_products"), found[0]);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(count(*after, add_op), 0);
+  EXPECT_EQ(after->type(after->results[0].value).dtype, F);
+  expect_near(m, m[f], *after, 0.2);
+  for (const auto& match : superopt::find_matches(m, m[f], named("products_with_one_weight")))
+    EXPECT_TRUE(match.is_split);
+  superopt::Rule fast = named("sum_of_products");
+  fast.notes["class"] = "exact";
+  EXPECT_TRUE(superopt::find_matches(m, m[f], fast).empty());
+}
+
+// Any order of dims, more of them for one factor, and a batch beside.
+TEST(Superopt, ProductsStandForThoseOfTheirFactors) {
+  struct Case {
+    const char *spec, *rule;
+    Shape a[2], b[2];
+    int dim;  // of the concatenation; −1: none stands there
+  };
+  const Shape x = {3, 16, 8};
+  for (const Case& c : std::vector<Case>{
+           {"b s k, n k -> n b s", "products_of_one_value", {x, x}, {{4, 8}, {6, 8}}, 0},
+           {"e m k, e n k -> e m n", "products_of_one_value", {x, x}, {{3, 4, 8}, {3, 5, 8}}, 2},
+           {"e m k, e n k -> e m n", "products_with_one_weight", {x, {3, 4, 8}}, {x, x}, 1},
+           {"b s k, b s n -> k n", "products_of_one_value", {x, x}, {{3, 16, 4}, {3, 16, 5}}, 1},
+           {"b s k, n k -> b s n", "products_with_one_weight", {x, x}, {{4, 8}, {4, 8}}, -1}}) {
+    const bool shares_a = c.rule == std::string_view("products_of_one_value");
+    for (const bool is_there : {false, true}) {
+      if (c.dim < 0 && is_there) continue;
+      Net n;
+      std::vector<Var> y;
+      const Var shared = n.in("shared", shares_a ? c.a[0] : c.b[0]);
+      for (int i = 0; i < 2; ++i) {
+        const Var own = n.in(cat("own", i).c_str(), shares_a ? c.b[i] : c.a[i]);
+        y.push_back(dot(c.spec, shares_a ? shared : own, shares_a ? own : shared));
+        if (!is_there) n.b.result(cat("y", i), y.back());
+      }
+      if (is_there) n.b.result("both", concat(y, c.dim));
+      const FuncId f = finish(n.b);
+      const auto found = superopt::find_matches(n.m, n.m[f], named(c.rule));
+      ASSERT_EQ(found.size(), c.dim < 0 ? 0u : is_there ? 2u : 1u) << c.spec;
+      for (const auto& match : found) {
+        const auto after = superopt::apply(n.m, n.m[f], named(c.rule), match);
+        ASSERT_TRUE(after) << c.spec;
+        EXPECT_EQ(count(*after, dot_op), 1);
+        expect_same_bits(n.m, n.m[f], *after);
+      }
+    }
+  }
+}
+
 TEST(Superopt, FoldsNormsIntoConvolutions) {
   Net n;
   const Var x = n.in("x", {2, 4, 8, 8});
@@ -192,14 +290,10 @@ TEST(Superopt, FoldsNormsIntoConvolutions) {
   const Var mean = n.w("mean", {1, 6, 1, 1}), scale = n.w("scale", {1, 6, 1, 1});
   n.b.result("y", (y - mean) * scale);
   const FuncId f = finish(n.b);
-  const auto all = superopt::named_rules();
-  const auto rule = std::find_if(all.begin(), all.end(), [](const superopt::Rule& r) {
-    return r.name == "normalised_convolution";
-  });
-  ASSERT_NE(rule, all.end());
-  const auto found = superopt::find_matches(n.m, n.m[f], *rule);
+  const superopt::Rule& rule = named("normalised_convolution");
+  const auto found = superopt::find_matches(n.m, n.m[f], rule);
   ASSERT_EQ(found.size(), 1u);
-  const auto after = superopt::apply(n.m, n.m[f], *rule, found[0]);
+  const auto after = superopt::apply(n.m, n.m[f], rule, found[0]);
   ASSERT_TRUE(after);
   expect_near(n.m, n.m[f], *after, 1e-3);
 }
