@@ -5,7 +5,6 @@
 
 #include "cli/command.h"
 #include "tegula/base/algorithm.h"
-#include "tegula/base/amounts.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/ir/text.h"
@@ -19,29 +18,6 @@ struct Options {
   std::vector<std::string> sizes;
   bool json = false, generates = false;
 };
-
-Result<superopt::Assignment> sizes_of(const Options& o, const superopt::Rule& rule) {
-  superopt::Assignment at;
-  for (const std::string& each : o.sizes) {
-    const size_t equals = std::min(each.find('='), each.size());
-    const auto n = read_count(each.substr(std::min(equals + 1, each.size())), 0, 1 << 20);
-    if (equals == 0 || equals > 8 || !n.ok())
-      return invalid_argument(cat("--sizes ", each, ": write NAME=NUMBER"));
-    at.integers[superopt::Symbol(each.substr(0, equals))] = *n;
-  }
-  for (const auto* all : {&rule.sizes, &rule.integers})
-    for (const superopt::Symbol s : *all)
-      if (!at.integers.contains(s))
-        return invalid_argument(
-            cat("rule ", rule.name, ": give ", s.name(), " a size: --sizes ", s.name(), "=4"));
-  for (const superopt::Symbol s : rule.scalars)
-    at.scalars[s] = superopt::Residue::of_bits(superopt::mix(s.word()));
-  for (const superopt::Guard& g : rule.where)
-    if (!at.holds(std::span(&g, 1)))
-      return invalid_argument(
-          cat("rule ", rule.name, ": these sizes break its condition ", g.text()));
-  return at;
-}
 
 Json json_of(const std::vector<superopt::Box>& boxes) {
   Json::Array all;
@@ -57,30 +33,22 @@ double share(int64_t part, int64_t whole) {
 }
 
 Status run(const Options& o) {
-  const std::string text = TEGULA_TRY(read_file(o.file));
-  auto rules = TEGULA_TRY(o.generates ? superopt::programs_of(text, o.file)
-                                      : superopt::parse_rules(text, o.file));
+  auto rules = TEGULA_TRY((o.generates ? superopt::programs_of : superopt::parse_rules)(
+      TEGULA_TRY(read_file(o.file)), o.file));
   if (rules.empty()) return invalid_argument(cat(o.file, ": has no rule"));
   Json::Array all;
   std::string corrected, graph;
-  for (const std::string& each : o.sizes) {
-    const superopt::Symbol symbol(each.substr(0, std::min<size_t>(each.find('='), 8)));
-    const auto has = [&](const std::vector<superopt::Symbol>& all) {
-      return std::find(all.begin(), all.end(), symbol) != all.end();
-    };
-    if (std::none_of(rules.begin(), rules.end(),
-                     [&](const superopt::Rule& r) { return has(r.sizes) || has(r.integers); }))
-      return invalid_argument(cat("--sizes ", each, ": no rule of ", o.file, " has that symbol"));
-  }
+  TEGULA_TRY(superopt::check_sizes(o.sizes, rules, o.file));
   int64_t n_programs = 0;
   if (o.generates)
     for (const superopt::Rule& program : std::exchange(rules, {})) {
-      auto mutants = TEGULA_TRY(superopt::mutants_of(program, TEGULA_TRY(sizes_of(o, program))));
+      auto mutants = TEGULA_TRY(
+          superopt::mutants_of(program, TEGULA_TRY(superopt::sizes_of(o.sizes, program))));
       n_programs += mutants.n_programs;
       for (superopt::Rule& r : mutants.rules) rules.push_back(std::move(r));
     }
   for (const superopt::Rule& rule : rules) {
-    const superopt::Assignment at = TEGULA_TRY(sizes_of(o, rule));
+    const superopt::Assignment at = TEGULA_TRY(superopt::sizes_of(o.sizes, rule));
     const superopt::Partial p = TEGULA_TRY(superopt::compare(rule, at));
     int64_t n = 1, n_wrong = 0;
     for (const int64_t size : p.shape) n *= size;
@@ -90,23 +58,21 @@ Status run(const Options& o) {
                   other = work_of(rule.graph, rule.right, at),
                   fixed = work_of(whole.graph, whole.right, {});
     // The written program is tested as the read ones were.
-    superopt::Assignment constant;
-    constant.scalars = at.scalars;
+    const superopt::Assignment constant{{}, at.scalars};
     if (!TEGULA_TRY(superopt::compare(whole, constant)).wrong.empty())
       return internal_error(cat("rule ", rule.name, ": the correction is not right"));
     corrected += whole.text() + "\n";
     if (!o.graph.empty()) graph = to_text(TEGULA_TRY(superopt::graph_of(whole, whole.right)));
+    const std::string text = rule.graph.text(rule.right);
     if (!o.json)
-      std::printf(
-          "%s%s%s: %lld of %lld elements differ, in %zu boxes; tested %lld positions of %lld "
-          "boxes; correction: %lld multiply-adds beside the original's %lld\n",
-          rule.name.c_str(), o.generates ? " = " : "",
-          o.generates ? rule.graph.text(rule.right).c_str() : "", static_cast<long long>(n_wrong),
-          static_cast<long long>(n), p.wrong.size(), static_cast<long long>(p.positions_tested),
-          static_cast<long long>(p.n_boxes), static_cast<long long>(fixed - other),
-          static_cast<long long>(original));
+      std::printf("%s\n", cat(rule.name, o.generates ? cat(" = ", text) : "", ": ", n_wrong, " of ",
+                              n, " elements differ, in ", p.wrong.size(), " boxes; tested ",
+                              p.positions_tested, " positions of ", p.n_boxes,
+                              " boxes; correction: ", fixed - other,
+                              " multiply-adds beside the original's ", original)
+                              .c_str());
     all.push_back(Json::object({{"rule", rule.name},
-                                {"right", rule.graph.text(rule.right)},
+                                {"right", text},
                                 {"boxes", json_of(p.wrong)},
                                 {"elements", n},
                                 {"elements_wrong", n_wrong},

@@ -31,6 +31,7 @@ Status check(const Options& o) {
     superopt::ProvenFile proven = TEGULA_TRY(superopt::prove_file(text, o.file));
     std::printf("%zu of %zu rules are of class exact\n", proven.n_exact, proven.n_rules);
     text = std::move(proven.text);
+    if (!o.out.empty()) TEGULA_TRY(write_result(o.out, text));
   }
   const int n = TEGULA_TRY(rulecheck::check_rules(text, o.file));
   std::printf("%d rules, every proof holds\n", n);
@@ -57,7 +58,10 @@ void add_rules(const Command& app, int& exit_code) {
   add_threads(made, o.threads);
   const auto checked = add("check", "Replays every rule's proof", check);
   checked.add_option("FILE", o.file, "Rules; - for standard input").required().refuse_empty();
-  checked.add_flag("--prove", o.proves, "Prove first what has no proof");
+  const auto prove = checked.add_flag("--prove", o.proves, "Prove first what has no proof");
+  checked.add_option("--out", o.out, "The rules with their proofs and classes, for --rules")
+      .needs(prove)
+      .type_name("FILE");
 }
 
 }  // namespace tegula::cli

@@ -31,7 +31,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/kernels": 522,  # their own headers, without KERNELS
     "tegula/cost": 887,
     "tegula/passes": 8_267,
-    "tegula/passes/superopt": 3_257,
+    "tegula/passes/superopt": 3_282,
     "tegula/plan": 5_951,
     "tegula/planner": 8_943,
     "tegula/models": 5_990,
@@ -42,7 +42,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/train": 4_796,
     "tegula/serve": 2_220,
     "tegula/report": 0,
-    "cli": 8_041,
+    "cli": 8_016,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

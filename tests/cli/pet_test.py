@@ -91,6 +91,14 @@ class Pet(CliTest):
         self.assertEqual(got["boxes"], [{"lo": [0, 0, 0, 18], "hi": [1, 4, 6, 22]}])
         self.assertAlmostEqual(got["share_of_correction"], got["share_of_boxes"] * (6 + 4) / (4 + 4))
 
+    def test_the_seam_of_convolutions_in_groups(self):
+        text = SEAM.replace("[1,c,h,w]", "[1,2*c,h,w]").replace("a[co,", "a[2*co,").replace("hi=[1,1]", "hi=[1,1],groups=2")
+        out = self.dir / "corrected.rules"
+        got = self.of("pet", self.rule(text), "--sizes", "c=2,co=2,h=5,w=8", "--json", "--correct", out)
+        self.assertEqual(got["boxes"], [{"lo": [0, 0, 0, 7], "hi": [1, 4, 5, 9]}])
+        self.assertEqual(got["share_of_correction"], got["share_of_boxes"])
+        self.assertEqual(self.of("pet", out, "--json")["boxes"], [])
+
     def test_a_corrected_program_runs(self):
         graph = self.dir / "seam.tg"
         self.of("pet", self.rule(SEAM), "--sizes", "c=8,co=8,h=16,w=16", "--json", "--graph", graph)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tegula rules: found, proven, checked, and refused where they are wrong."""
 
+import pathlib
 import unittest
 
 from case import INPUT, USAGE, CliTest
@@ -99,6 +100,25 @@ proof
 end
 """)
             self.expect_error(self.run_tool("rules", "check", path), INPUT, "rule bad")
+
+    def test_convolutions_in_groups(self):
+        text, out = pathlib.Path("tests/data/rules_groups.txt").read_text(), self.dir / "proven.txt"
+        done = self.expect_ok(self.run_tool("rules", "check", "--prove", "tests/data/rules_groups.txt", "--out", out))
+        self.assertIn("8 rules, every proof holds", done.stdout)
+        self.assertIn("8 rules, every proof holds", self.expect_ok(self.run_tool("rules", "check", out)).stdout)
+        as_concat = text[text.index("rule groups_as_concat"):text.index("rule convolutions_as_groups")]
+        proven = out.read_text()
+        proven = proven[:proven.index("rule convolutions_as_groups")]
+        for old, new, words in (("start=c", "start=0", "differ"),  # the first group's channels twice
+                                ("start=m", "start=0", "differ"),
+                                ("groups=2", "groups=1", "conv: x is"), ("groups=2", "groups=0", "conv: x is"),
+                                ("a[2*m", "a[m", "2 groups of m"), ("groups=2", "groups=c", "conv: x is")):
+            path = self.write("wrong.txt", as_concat.replace(old, new))
+            self.expect_error(self.run_tool("rules", "check", "--prove", path), INPUT, "groups_as_concat", words)
+            path = self.write("wrong.txt", proven.replace(old, new))
+            self.assertNotEqual(path.read_text(), proven)
+            self.expect_error(self.run_tool("rules", "check", path), INPUT, "groups_as_concat")
+        self.expect_error(self.run_tool("rules", "check", out, "--out", out), USAGE, "--prove")
 
     def test_updates_of_several_dims(self):
         head = ("rule box\nsizes m n k l\nintegers s t\ninputs x[m,n] y[k,l]\nleft dynamic_update_slice(x, y, dim=[0,1], start=[s,t])\n"

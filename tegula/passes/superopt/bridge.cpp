@@ -19,7 +19,7 @@ const Bridge kBridges[] = {
     {&add_op, "add", ""},
     {&broadcast_op, "broadcast", "shape"},
     {&concat_op, "concat", "dim"},
-    {&conv_op, "conv", "stride lo hi dilation"},
+    {&conv_op, "conv", "stride lo hi dilation groups"},
     {&dot_op, "dot", "dims"},
     {&max_op, "max", ""},
     {&mul_op, "mul", ""},
@@ -130,7 +130,6 @@ std::optional<KindOfNode> kind_of(const Function& f, const tegula::Node& n) {
     if (n.op == &dot_op && !is_plain_dot(n)) return {};
     if (n.op == &pad_op && (n.attrs.f("value") != 0 || n.attrs.has("size"))) return {};
     if (n.op == &conv_op) {
-      if (n.attrs.i("groups") != 1) return {};
       const Extents out = extents_of(f.type(n.output()).shape);
       k.attrs.polys["out"].assign(out.begin() + 2, out.end());
     }
@@ -158,16 +157,6 @@ Result<Var> emit_kind(Builder& b, const KindOfNode& call, std::span<const Var> i
     const Poly value = call.attrs.poly("value", 0);
     if (!value.is_const()) return unsupported(cat("a constant ", value.text()));
     return fill(b, static_cast<double>(value.constant()), {like.dtype, shape});
-  } else if (call.kind == "dynamic_update_slice") {
-    op = &dynamic_update_slice_op;
-    const std::vector<int64_t> dims = call.attrs.integers("dim");
-    for (int d = 0; d < in[0].rank(); ++d) {
-      const auto k = static_cast<size_t>(std::find(dims.begin(), dims.end(), d) - dims.begin());
-      const std::vector<Poly> starts = call.attrs.list("start");
-      const Poly start = k < std::min(dims.size(), starts.size()) ? starts[k] : Poly(0);
-      if (!start.is_const()) return unsupported(cat("an update at ", start.text()));
-      operands.push_back(fill(b, static_cast<double>(start.constant()), {DType::kI64, {}}));
-    }
   } else {
     op = op_of(call.kind);
     for (const Bridge& bridge : kBridges)
@@ -195,7 +184,7 @@ Result<Var> emit_kind(Builder& b, const KindOfNode& call, std::span<const Var> i
       if (!attrs.has(name)) attrs.set(name, std::vector<int64_t>(n, 1));
     for (const char* name : {"lo", "hi"})
       if (!attrs.has(name)) attrs.set(name, std::vector<int64_t>(n, 0));
-    attrs.set("groups", 1);
+    if (!attrs.has("groups")) attrs.set("groups", 1);
   }
   const std::vector<Var> out = b.emit_n(*op, std::move(attrs), operands);
   if (b.failed()) return b.error();

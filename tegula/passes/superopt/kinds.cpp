@@ -8,7 +8,7 @@ constexpr KindDef kKinds[] = {
     {"broadcast", "shape", broadcast_form},
     {"concat", "dim", concat_form},
     {"constant", "shape value", constant_form},
-    {"conv", "stride dilation input_dilation lo hi out", conv_form},
+    {"conv", "stride dilation input_dilation lo hi out groups", conv_form},
     {"dot", "dims", dot_form},
     {"dynamic_update_slice", "dim start", update_form},
     {"iota", "shape dim", iota_form},

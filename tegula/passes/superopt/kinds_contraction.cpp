@@ -50,22 +50,31 @@ Result<Form> dot_form(const KindCall& c) {
   return form;
 }
 
+constexpr int64_t kMostGroups = 16;  // which are a piece each
+
 // y[n, co, o] = Σ x[n, ci, stride·o + dilation·k − lo] w[co, ci, k]: x [n, ci, spatial…] and
-// w [co, ci, spatial…]. Lists stride, dilation, input_dilation (elements of x lie that far apart),
-// lo and hi by spatial dim, 1 and 0 where absent; with a stride other than 1, `out` gives the
-// extents.
+// w [co, ci, spatial…]. With g groups, of which y's channels fill one after another, x has g·ci
+// channels, and a group's are read from its own: a piece for each, or, of a number that is not
+// known, a loop over them, which guards hold at the group of co. Lists stride, dilation,
+// input_dilation (elements of x lie that far apart), lo and hi by spatial dim, 1 and 0 where
+// absent; with a stride other than 1, `out` gives the extents.
 Result<Form> conv_form(const KindCall& c) {
   TEGULA_TRY(expect_operands("conv", c, 2));
   const Extents &x = c.shape(0), &w = c.shape(1);
-  if (x.size() < 3 || x.size() != w.size() || x[1] != w[1])
-    return invalid_argument("conv: x is [n, ci, spatial…], w [co, ci, spatial…] of the same rank");
+  const Poly groups = c.attrs.poly("groups", 1);
+  if (x.size() < 3 || x.size() != w.size() || x[1] != groups * w[1])
+    return invalid_argument(
+        "conv: x is [n, groups*ci, spatial…], w [co, ci, spatial…] of the same rank");
+  const auto width = divided(w[0], groups);  // of a group, in y
+  if (!width || groups.terms()[0].second < 1)
+    return invalid_argument(cat("conv: ", groups.text(), " groups of ", w[0].text()));
   Form form{{x[0], w[0]}, {}, "", true};
   Form::Piece piece;
   auto loop = [&](const Poly& size) {
     piece.loops.push_back({loop_index(piece.loops.size()), size});
     return Poly(piece.loops.back().symbol);
   };
-  const Poly channel = loop(x[1]);
+  const Poly channel = loop(w[1]);
   Form::Read read_x{0, {out_index(0), channel}}, read_w{1, {out_index(1), channel}};
   for (size_t d = 2; d < x.size(); ++d) {
     auto attr = [&](std::string_view name, int64_t otherwise) {
@@ -89,7 +98,18 @@ Result<Form> conv_form(const KindCall& c) {
     read_w.index.push_back(k);
   }
   piece.reads = {read_x, read_w};
-  form.pieces.push_back(std::move(piece));
+  const bool is_known = groups.is_const() && groups.constant() <= kMostGroups;
+  const int64_t n = is_known ? groups.constant() : 1;
+  for (int64_t g = 0; g < n; ++g) {
+    form.pieces.push_back(piece);
+    if (groups == Poly(1)) continue;
+    Form::Piece& own = form.pieces.back();
+    const Poly group = is_known ? Poly(g) : loop(groups);
+    if (!is_known) own.loops = piece.loops;
+    own.reads[0].index[1] = group * w[1] + channel;
+    own.guards.push_back({Poly(out_index(1)) - group * *width});
+    own.guards.push_back({group * *width + *width - 1 - Poly(out_index(1))});
+  }
   return form;
 }
 

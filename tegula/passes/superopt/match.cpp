@@ -183,8 +183,9 @@ bool Matcher::unify(const Poly& p, const Poly& v, State& s) const {
   if (n_unknown == 0) return known == v;
   if (n_unknown > 1 || !known.is_affine_in(*unknown)) return s.later.emplace_back(p, v), true;
   const Poly by = known.factor_of(*unknown);
-  if (by != Poly(1) && by != Poly(-1)) return s.later.emplace_back(p, v), true;
-  s.symbols.emplace_back(*unknown, by * (v - known + by * Poly(*unknown)));
+  const auto value = divided(v - known + by * Poly(*unknown), by);
+  if (!value) return !by.is_const() && (s.later.emplace_back(p, v), true);
+  s.symbols.emplace_back(*unknown, *value);
   return true;
 }
 bool Matcher::unify(const std::vector<Poly>& p, const std::vector<Poly>& v, State& s) const {
@@ -215,7 +216,7 @@ bool Matcher::attributes(const Node& p, const KindOfNode& k, const View& view, S
       continue;
     }
     if (name == "out") continue;
-    const bool is_step = name == "stride" || name == "dilation" || name == "step";
+    const bool is_step = std::string_view("stride dilation step groups").find(name) != name.npos;
     for (const Poly& v : values)
       if (v != Poly(is_step ? 1 : 0)) return false;
   }

@@ -206,4 +206,20 @@ Result<Poly> parse_product(std::string_view& text, int depth) {
 
 Result<Poly> parse_poly(std::string_view& text) { return parse_sum(text, 0); }
 
+std::optional<Poly> divided(const Poly& p, const Poly& by) {
+  if (by.terms().size() != 1) return {};
+  const auto& [factors, number] = by.terms()[0];
+  Poly out;
+  for (const auto& [monomial, coefficient] : p.terms()) {
+    Monomial left;
+    std::set_difference(monomial.begin(), monomial.end(), factors.begin(), factors.end(),
+                        std::back_inserter(left));
+    if (coefficient % number != 0 || left.size() + factors.size() != monomial.size()) return {};
+    Poly term = coefficient / number;
+    for (const Symbol s : left) term = term * Poly(s);
+    out += term;
+  }
+  return out;
+}
+
 }  // namespace tegula::superopt

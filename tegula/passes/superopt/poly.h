@@ -9,6 +9,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -92,6 +93,9 @@ class Poly {
   std::vector<std::pair<Monomial, int64_t>> terms_;
   bool is_exact_ = true;
 };
+
+// p / by, where `by` is one product of symbols and a number that divides every term of p.
+std::optional<Poly> divided(const Poly& p, const Poly& by);
 
 // Reads sums, differences and products of integers, names and parenthesised polynomials from the
 // front of `text`, and takes them away from it. Errors: what stood there instead.

@@ -31,15 +31,13 @@ void RuleSet::index(size_t rule, const std::vector<int>& roots) {
       if (k < roots.size()) return;  // it would stand everywhere
       continue;
     }
-    const size_t before = needs.pairs.size();
     for (const int x : n.in) {
       open.push_back(x);
       const std::string& kind = nodes[static_cast<size_t>(x)].kind;
-      if (kind != "input") needs.pairs.emplace_back(n.kind, kind);
+      needs.pairs.emplace_back(n.kind, kind == "input" ? "" : kind);
     }
-    if (needs.pairs.size() == before) needs.pairs.emplace_back(n.kind, "");
   }
-  by_head_[needs.pairs[0]].push_back(std::move(needs));
+  if (!needs.pairs.empty()) by_head_[needs.pairs[0]].push_back(std::move(needs));
 }
 
 std::vector<size_t> RuleSet::that_may_fit(const Kinds& kinds) const {

@@ -204,6 +204,32 @@ TEST(Pet, CorrectedProgramsRunAndMoveTheirBoxesAlone) {
     ASSERT_NEAR(results[0][0].at(i), results[1][0].at(i), 1e-4) << i;
 }
 
+// The rules' conv in groups is the op's.
+TEST(Graphs, OfRulesComputeTheRulesMeaning) {
+  const Rule rule = rule_of(
+      "inputs x[2,6,7,5] a[4,3,3,2]\nleft "
+      "conv(x,a,lo=[1,0],hi=[0,1],stride=[2,1],out=[3,5],groups=2)\n"
+      "right "
+      "concat(conv(slice(x,dim=1,start=0,size=3),slice(a,dim=0,start=0,size=2),lo=[1,0],hi=[0,"
+      "1],stride=[2,1],out=[3,5]),conv(slice(x,dim=1,start=3,size=3),slice(a,dim=0,start=2,size=2),"
+      "lo=[1,0],hi=[0,1],stride=[2,1],out=[3,5]),dim=1)\n");
+  EXPECT_TRUE(brute_force(rule, {2, 4, 3, 5}).empty());
+  std::vector<HostTensor> results[2];
+  for (const bool is_right : {false, true}) {
+    auto module = graph_of(rule, is_right ? rule.right : rule.left);
+    ASSERT_TRUE(module.ok()) << module.error().message;
+    const auto compiled = tegula::compile(std::make_shared<Module>(std::move(*module)), 0, {});
+    ASSERT_TRUE(compiled.ok()) << compiled.error().message;
+    std::vector<HostTensor> in;
+    for (const auto& p : compiled->plan->params)
+      in.push_back(test::random_tensor(p.tensor.type, in.size()));
+    results[is_right] = test::run_plan(*compiled->plan, in);
+  }
+  ASSERT_EQ(results[0][0].numel(), 2 * 4 * 3 * 5);
+  for (int64_t i = 0; i < results[0][0].numel(); ++i)
+    ASSERT_NEAR(results[0][0].at(i), results[1][0].at(i), 1e-4) << i;
+}
+
 TEST(Pet, RefusesWhatIsNoSumOfProducts) {
   EXPECT_FALSE(compare(rule_of("inputs x[4] y[4]\nleft max(x,y)\nright max(y,x)\n"), {}).ok());
   EXPECT_FALSE(compare(rule_of("inputs x[4] y[5]\nleft x\nright y\n"), {}).ok());

@@ -2,8 +2,10 @@
 // same.
 #include "tegula/passes/superopt/search.h"
 
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "tegula/base/philox.h"
 #include "tegula/cost/calls.h"
@@ -145,6 +147,39 @@ TEST(Superopt, TakesRulesOfAFileWhereItHasNoneOfItsOwn) {
     EXPECT_EQ(s.found.rules[0].times, 2);
     EXPECT_NE(with.hash(), without.hash());
   }
+}
+
+TEST(Superopt, ConvolutionsBecomeGroupsAndRulesOfNoneLeaveThem) {
+  Net n;
+  ConvOptions same;
+  same.lo = same.hi = {1, 1};
+  std::vector<Var> paths;
+  for (int i = 0; i < 4; ++i)
+    paths.push_back(
+        conv(n.in(cat("x", i).c_str(), {1, 8, 6, 6}), n.w(cat("w", i), {8, 8, 3, 3}), same));
+  for (size_t i = 0; i < paths.size(); ++i) n.b.result(cat("y", i), paths[i]);
+  const FuncId f = finish(n.b);
+  std::ifstream file("tests/data/rules_groups.txt");
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto rules = superopt::parse_rules(text.str(), "rules_groups.txt");
+  ASSERT_TRUE(rules.ok());
+  const auto named = [&](std::string_view name) {
+    return *std::find_if(rules->begin(), rules->end(),
+                         [&](const superopt::Rule& r) { return r.name == name; });
+  };
+  const Function before = n.m[f];
+  for (const char* name : {"convolutions_as_groups", "convolutions_as_groups", "groups_2_as_4"}) {
+    const auto found = superopt::find_matches(n.m, n.m[f], named(name));
+    ASSERT_FALSE(found.empty()) << name;
+    auto after = superopt::apply(n.m, n.m[f], named(name), found.back());
+    ASSERT_TRUE(after) << name;
+    n.m[f] = std::move(*after);
+  }
+  EXPECT_EQ(count(n.m[f], conv_op), 1);
+  expect_same_bits(n.m, before, n.m[f]);
+  for (const superopt::Rule& rule : superopt::named_rules())
+    EXPECT_TRUE(superopt::find_matches(n.m, n.m[f], rule).empty()) << rule.name;
 }
 
 // The other way round, a function would stand at right alone.

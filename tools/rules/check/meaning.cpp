@@ -1,4 +1,5 @@
 // The meaning of each kind, written down once more: the sum of its elements at an index.
+#include <iterator>
 #include <set>
 
 #include "tegula/base/algorithm.h"
@@ -96,7 +97,7 @@ struct Meant {
         {"slice", {1, {"dim", "start", "size", "step"}}},
         {"pad", {1, {"dim", "lo", "hi", "interior", "value"}}},
         {"dot", {2, {"dims"}}},
-        {"conv", {2, {"stride", "dilation", "input_dilation", "lo", "hi", "out"}}},
+        {"conv", {2, {"stride", "dilation", "input_dilation", "lo", "hi", "out", "groups"}}},
         {"pool_max", {1, {"kernel", "stride", "lo", "hi", "out"}}},
         {"pool_sum", {1, {"kernel", "stride", "lo", "hi", "out"}}},
         {"reduce_max", {1, {"dims", "keep"}}},
@@ -188,8 +189,10 @@ struct Meant {
       const bool is_conv = k == "conv";
       const Index &x = in[0], w = is_conv ? in[1] : Index{};
       const size_t n_window = is_conv ? w.size() - 2 : whole(e, "kernel").size();
-      if (x.size() < 3 || n_window + 2 != x.size() || (is_conv && !(w[1] == x[1])))
+      if (x.size() < 3 || n_window + 2 != x.size() ||
+          (is_conv && !(attr(e, "groups", 0, 1) * w[1] == x[1])))
         return bad(e, "shapes");
+      if (is_conv) TEGULA_TRY(width_of_group(e, w[0]));
       Index y = {x[0], is_conv ? w[0] : x[1]};
       for (size_t s = 0; s + 2 < x.size(); ++s) {
         const Poly window = is_conv ? w[s + 2] : attr(e, "kernel", s, 1);
@@ -215,6 +218,22 @@ struct Meant {
     for (const Index& x : in)
       if (!(x == in[0])) return bad(e, "its operands differ in shape");
     return in[0];
+  }
+  // w's first extent by the number of groups, which is one product and divides each of its terms.
+  Result<Poly> width_of_group(const Expression& e, const Poly& all) const {
+    const Poly groups = attr(e, "groups", 0, 1);
+    if (groups.is_bad || groups.terms.size() != 1 || groups.terms.begin()->second < 1)
+      return bad(e, "groups");
+    const auto& [names, number] = *groups.terms.begin();
+    Poly width;
+    for (const auto& [product, c] : all.terms) {
+      std::vector<Name> left;
+      std::set_difference(product.begin(), product.end(), names.begin(), names.end(),
+                          std::back_inserter(left));
+      if (c % number != 0 || left.size() + names.size() != product.size()) return bad(e, "groups");
+      width.add(left, c / number);
+    }
+    return width;
   }
   // The last place of a window within the padded x.
   static Poly span(const Expression& e, const Poly& x, const Poly& window, size_t s) {
@@ -452,9 +471,18 @@ struct Meant {
     const Sum a = times({t}, TEGULA_TRY(operand(e, 0, in[0])));
     return times(a, TEGULA_TRY(operand(e, 1, in[1])));
   }
+  // Channel i1 of y is of the group in which it lies: few are told apart by the groups' numbers.
   Result<Sum> conv(const Expression& e, const Index& i, const Term& boxed) {
+    const Poly groups = attr(e, "groups", 0, 1);
+    const auto& [names, number] = *groups.terms.begin();
+    if (!names.empty() || number > 16) return of_group(e, i, boxed, -1);
+    Sum all;
+    for (int64_t g = 0; g < number; ++g) append(all, TEGULA_TRY(of_group(e, i, boxed, g)));
+    return all;
+  }
+  Result<Sum> of_group(const Expression& e, const Index& i, const Term& boxed, int64_t g) {
     Term t = boxed;
-    const Poly channel = Poly::of(loop(t));
+    const Poly channel = Poly::of(loop(t)), groups = attr(e, "groups", 0, 1);
     Index x = {i[0], channel}, w = {i[1], channel};
     for (size_t s = 0; s + 2 < i.size(); ++s) {
       w.push_back(Poly::of(loop(t)));
@@ -466,6 +494,14 @@ struct Meant {
         at = element;
       }
       x.push_back(at);
+    }
+    if (!(groups == Poly(1))) {
+      const Index weights = TEGULA_TRY(shape(e.operands[1]));
+      const Poly width = TEGULA_TRY(width_of_group(e, weights[0]));
+      const Poly group = g >= 0 ? Poly(g) : Poly::of(loop(t));
+      x[1] = group * weights[1] + channel;
+      t.guards.push_back({i[1] - group * width});
+      t.guards.push_back({(group + 1) * width - 1 - i[1]});
     }
     const Sum a = times({t}, TEGULA_TRY(operand(e, 0, x)));
     return times(a, TEGULA_TRY(operand(e, 1, w)));

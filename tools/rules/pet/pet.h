@@ -44,6 +44,12 @@ Result<std::vector<Rule>> programs_of(std::string_view text, std::string_view fi
 // A side of a rule at constant sizes as the function of a module, with parameters of f32 and the
 // result y. Errors: a symbol; a kind that is no op; what an op refuses.
 Result<Module> graph_of(const Rule& rule, int side);
+// The rule's symbols as "n=2" says them, its scalars at random. Errors: one that is missing, or is
+// no number; sizes that break the rule's conditions.
+Result<Assignment> sizes_of(std::span<const std::string> given, const Rule& rule);
+// Errors: a name that no rule has.
+Status check_sizes(std::span<const std::string> given, std::span<const Rule> rules,
+                   std::string_view file);
 // Multiply-adds of a node and all it is made of.
 int64_t work_of(const Graph& graph, int node, const Assignment& at);
 

@@ -168,6 +168,7 @@ class Corrector {
     const bool is_conv = n.kind == "conv";
     if (n.attrs.has(is_conv ? "input_dilation" : "interior") || n.attrs.has("value")) return -1;
     const std::vector<int64_t> size = extents(n.in[0]);
+    if (n.attrs.has("groups") && (b.lo[1] > 0 || b.hi[1] < extents(n.in[1])[0])) return -1;
     std::vector<Box> boxes = {b};
     KindAttrs attrs = n.attrs;
     const auto list = [&](std::string_view name, size_t k, int64_t otherwise) {

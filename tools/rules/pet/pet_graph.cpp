@@ -1,9 +1,25 @@
 // A side of a rule as a graph that can be run.
 #include "tegula/base/algorithm.h"
+#include "tegula/ops/dynamic_slice.h"
+#include "tegula/ops/math.h"
 #include "tegula/passes/superopt/bridge.h"
 #include "tools/rules/pet/pet.h"
 
 namespace tegula::superopt {
+
+namespace {
+// At constant starts.
+Var updated(Builder& b, const Node& n, std::span<const Var> in) {
+  const std::vector<int64_t> dims = n.attrs.integers("dim"), starts = n.attrs.integers("start");
+  std::vector<Var> at;
+  for (int d = 0; d < in[0].rank(); ++d) {
+    const auto k = static_cast<size_t>(std::find(dims.begin(), dims.end(), d) - dims.begin());
+    const int64_t start = k < std::min(dims.size(), starts.size()) ? starts[k] : 0;
+    at.push_back(fill(b, static_cast<double>(start), {DType::kI64, {}}));
+  }
+  return dynamic_update_slice(in[0], in[1], at);
+}
+}  // namespace
 
 Result<Module> graph_of(const Rule& rule, int side) {
   Module module;
@@ -30,7 +46,11 @@ Result<Module> graph_of(const Rule& rule, int side) {
     }
     std::vector<Var> in;
     for (const int x : node.in) in.push_back(values[static_cast<size_t>(x)]);
-    KindOfNode call{node.kind, node.attrs, {}};
+    if (node.kind == "dynamic_update_slice") {
+      values.push_back(updated(b, node, in));
+      continue;
+    }
+    const KindOfNode call{node.kind, node.attrs, {}};
     values.push_back(TEGULA_TRY(emit_kind(b, call, in, {DType::kF32, {}})));
   }
   b.result("y", values[static_cast<size_t>(side)]);
