@@ -22,6 +22,8 @@ namespace tegula::cli {
 
 namespace {
 
+using enum CollectiveKind;
+
 struct Options {
   int64_t processes = 2, repeats = 21;
   std::string op = "all", bytes, most = "16MiB", algorithm = "all";
@@ -43,18 +45,17 @@ constexpr Op kOps[] = {
        for (int64_t r = 0; r < g.n_ranks; ++r) from.push_back((r + 1) % g.n_ranks);
        return send_recv(x, g, from);
      }},
-    {"broadcast_from", CollectiveKind::kBroadcast, false,
+    {"broadcast_from", kBroadcast, false,
      [](Var x, const Group& g) { return broadcast_from(x, g, 0); }},
-    {"reduce_to", CollectiveKind::kReduce, false,
-     [](Var x, const Group& g) { return reduce_to(x, g, 0); }},
-    {"all_gather", CollectiveKind::kAllGather, true,
-     [](Var x, const Group& g) { return all_gather(x, g, 0); }},
-    {"reduce_scatter", CollectiveKind::kReduceScatter, false,
+    {"reduce_to", kReduce, false, [](Var x, const Group& g) { return reduce_to(x, g, 0); }},
+    {"scatter_from", kScatter, false,
+     [](Var x, const Group& g) { return scatter_from(x, g, 0, 0); }},
+    {"gather_to", kGather, true, [](Var x, const Group& g) { return gather_to(x, g, 0, 0); }},
+    {"all_gather", kAllGather, true, [](Var x, const Group& g) { return all_gather(x, g, 0); }},
+    {"reduce_scatter", kReduceScatter, false,
      [](Var x, const Group& g) { return reduce_scatter(x, g, 0); }},
-    {"all_reduce", CollectiveKind::kAllReduce, false,
-     [](Var x, const Group& g) { return all_reduce(x, g); }},
-    {"all_to_all", CollectiveKind::kAllToAll, false,
-     [](Var x, const Group& g) { return all_to_all(x, g, 0, 1); }},
+    {"all_reduce", kAllReduce, false, [](Var x, const Group& g) { return all_reduce(x, g); }},
+    {"all_to_all", kAllToAll, false, [](Var x, const Group& g) { return all_to_all(x, g, 0, 1); }},
 };
 
 // seconds = alpha + bytes / rate.

@@ -42,5 +42,9 @@ Var send_recv(Var x, const Group& group, std::vector<int64_t> from, Loc loc = Lo
 // x of rank `root`, on all; its adjoint, the sum on rank `root` and zeros elsewhere.
 Var broadcast_from(Var x, const Group& group, int64_t root, Loc loc = Loc::current());
 Var reduce_to(Var x, const Group& group, int64_t root, Loc loc = Loc::current());
+// The rank's share along `dim` of rank root's x, which has the same shape everywhere; its adjoint,
+// the ranks' x side by side along `dim` on rank `root` and zeros elsewhere.
+Var scatter_from(Var x, const Group& group, int64_t root, int dim, Loc loc = Loc::current());
+Var gather_to(Var x, const Group& group, int64_t root, int dim, Loc loc = Loc::current());
 
 }  // namespace tegula

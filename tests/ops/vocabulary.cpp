@@ -434,6 +434,10 @@ void add_control(std::vector<Function>& all) {
   add("broadcast_from", {x}, {1},
       [=](Vars v, Ints n) -> R { return {broadcast_from(v[0], dp, n[0])}; });
   add("reduce_to", {x}, {1}, [=](Vars v, Ints n) -> R { return {reduce_to(v[0], dp, n[0])}; });
+  add("scatter_from", {x}, {1, 0},
+      [=](Vars v, Ints n) -> R { return {scatter_from(v[0], dp, n[0], in(n[1]))}; });
+  add("gather_to", {x}, {1, 0},
+      [=](Vars v, Ints n) -> R { return {gather_to(v[0], dp, n[0], in(n[1]))}; });
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ FuncId write_graph(Module& module, bool in_background) {
   const Var turned = all_to_all(sum, g, 0, 1);
   const Var last = broadcast_from(sum, g, 2);
   const Var home = reduce_to(sum, g, 1);
+  const Var part = scatter_from(sum, g, 3, 0);
+  const Var whole = gather_to(part, g, 2, 0);
   // A sum over all ranks as its two halves, each by itself.
   const Var doubled = sum + sum;
   const Var half = in_background ? reduce_scatter(reshape(doubled, {16 * 16}), g, 0) : doubled;
@@ -48,6 +50,8 @@ FuncId write_graph(Module& module, bool in_background) {
   b.result("turned", product(x, reshape(turned, kType.shape)));
   b.result("last", product(last, beside));
   b.result("home", product(home, x));
+  b.result("part", product(part, beside));
+  b.result("whole", product(whole, beside));
   b.result("gathered", product(gathered, beside));
   return *b.finish_into_module();
 }

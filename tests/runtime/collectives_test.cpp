@@ -47,6 +47,10 @@ const Kind kKinds[] = {
     {"a pair", [](Var x, const Group& g) { return send_recv(x, g, of_one_pair(g)); }},
     {"broadcast_from", [](Var x, const Group& g) { return broadcast_from(x, g, g.n_ranks / 2); }},
     {"reduce_to", [](Var x, const Group& g) { return reduce_to(x, g, g.n_ranks - 1); }},
+    {"scatter_from", [](Var x, const Group& g) { return scatter_from(x, g, g.n_ranks / 2, 1); }},
+    {"scatter_from, a run each",
+     [](Var x, const Group& g) { return scatter_from(x, g, g.n_ranks - 1, 0); }},
+    {"gather_to", [](Var x, const Group& g) { return gather_to(x, g, g.n_ranks - 1, -2); }},
 };
 // Divided by 2 parts of every number of ranks below; enough elements for several tasks.
 const Shape kShape = {48, 96, 3};

@@ -22,6 +22,8 @@ struct Op {
 constexpr Op kOps[] = {
     {kBroadcast, [](Var x, const Group& g) { return broadcast_from(x, g, g.n_ranks / 2); }},
     {kReduce, [](Var x, const Group& g) { return reduce_to(x, g, g.n_ranks / 2); }},
+    {kScatter, [](Var x, const Group& g) { return scatter_from(x, g, g.n_ranks / 2, 0); }},
+    {kGather, [](Var x, const Group& g) { return gather_to(x, g, g.n_ranks / 2, 0); }},
     {kAllGather, [](Var x, const Group& g) { return all_gather(x, g, 0); }},
     {kReduceScatter, [](Var x, const Group& g) { return reduce_scatter(x, g, 0); }},
     {kAllReduce, [](Var x, const Group& g) { return all_reduce(x, g); }},

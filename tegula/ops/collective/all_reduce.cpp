@@ -31,14 +31,11 @@ constexpr CollectiveDef kTogether = {
     .sent_bytes = sent_bytes, .reference = together, .n_meetings = 2};
 }  // namespace
 
-constinit const OpDef all_reduce_op = group_op({
+constinit const OpDef all_reduce_op = group_op<kByAlgorithm>({
     .name = "all_reduce",
     .formula = "y = sum (max, min) over ranks r of x_r",
     .source = "Thakur, Rabenseifner, Gropp 2005, section 4",
-    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
-              {"ranks", AttrKind::kInt, true, "in the group"},
-              {"combine", AttrKind::kString, false, "sum, max or min; sum if absent"},
-              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
+    .attrs = {{"combine", AttrKind::kString, false, "sum, max or min; sum if absent"}},
     .check = check,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       if (combine_of(c.attrs()) != Combine::kSum)
@@ -52,11 +49,8 @@ constinit const OpDef all_reduce_op = group_op({
     },
     .samples =
         [] {
-          const Attrs alone{{"axis", std::string("dp")}, {"ranks", int64_t{1}}};
-          Attrs none = alone, mean = alone;
-          none.set("ranks", int64_t{0}), mean.set("combine", std::string("mean"));
-          return collective_samples({{"alone", alone}},
-                                    {{none, "a group of 0 ranks"}, {mean, "is not sum"}}, true);
+          return collective_samples({}, {{{{"ranks", int64_t{0}}}, "a group of 0 ranks"},
+                                         {{{"combine", std::string("mean")}}, "is not sum"}});
         },
     .collective = &kTogether,
 });

@@ -58,14 +58,9 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
     });
 }
 
-// At most: if all rows were full.
-int64_t sent_bytes(const OpCall& c, int64_t) {
-  const int64_t n = GroupCall(c).n;
-  return c.in[0].bytes() / n * (n - 1);
-}
-
+// Sends at most what it would if all rows were full.
 constexpr CollectiveDef kTogether = {
-    .sent_bytes = sent_bytes, .reference = together, .is_bound = true};
+    .sent_bytes = bytes_of_others, .reference = together, .is_bound = true};
 
 struct Ref {
   template <class S>
@@ -80,12 +75,6 @@ struct Ref {
     });
   }
 };
-
-Var turned(Builder& b, const Attrs& attrs, Var x, Var sent, Var received) {
-  Attrs a = attrs;
-  a.set("split", attrs.i("gather")), a.set("gather", attrs.i("split"));
-  return b.emit(all_to_all_ragged_op, std::move(a), {x, sent, received});
-}
 
 std::vector<Sample> samples() {
   const SampleInput x = {{DType::kF32, {2, 3, 4}}};
@@ -107,20 +96,18 @@ std::vector<Sample> samples() {
 }
 }  // namespace
 
-constinit const OpDef all_to_all_ragged_op = group_op({
+constinit const OpDef all_to_all_ragged_op = group_op<kInBackground>({
     .name = "all_to_all_ragged",
     .formula = "all_to_all of the first sent[row] elements of each row of x; the others of y are 0",
     .source = "Lepikhin et al. 2020, section 3.2",
     .dims_fn = dims,
     .types = "T, i, i -> T",
-    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
-              {"ranks", AttrKind::kInt, true, "in the group"},
-              {"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
-              {"gather", AttrKind::kInt, true, "the dim along which what a rank gets is laid"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+    .attrs = {{"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
+              {"gather", AttrKind::kInt, true, "the dim along which what a rank gets is laid"}},
     .check = check,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      return {turned(b, c.attrs(), c.grad[0], c.in[2], c.in[1]), Var(), Var()};
+      return {b.emit(all_to_all_ragged_op, turned(c.attrs()), {c.grad[0], c.in[2], c.in[1]}), Var(),
+              Var()};
     },
     .jvp = jvp_of_first,
     .reference = reference_with_ints<Ref>,

@@ -24,16 +24,10 @@ constinit const OpDef broadcast_from_op = group_op({
     .name = "broadcast_from",
     .formula = "y = x of rank root",
     .source = "Chan et al. 2007, section 3",
-    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
-              {"ranks", AttrKind::kInt, true, "in the group"},
-              {"root", AttrKind::kInt, true, "the rank whose operand it is"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc},
-              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
+    .attrs = {{"root", AttrKind::kInt, true, "the rank whose operand it is"}},
     .check = check_root,
-    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      return {b.emit(reduce_to_op, c.attrs(), {c.grad[0]})};
-    },
-    .samples = [] { return samples_with_root(); },
+    .vjp = adjoint<reduce_to_op>,
+    .samples = [] { return samples_with_root(false); },
     .collective = &kTogether,
 });
 

@@ -25,16 +25,10 @@ constinit const OpDef reduce_to_op = group_op({
     .name = "reduce_to",
     .formula = "y = sum over ranks r of x_r on rank root, elsewhere 0",
     .source = "Chan et al. 2007, section 3",
-    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
-              {"ranks", AttrKind::kInt, true, "in the group"},
-              {"root", AttrKind::kInt, true, "the rank that gets the sum"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc},
-              {"algorithm", AttrKind::kString, false, kAlgorithmDoc}},
+    .attrs = {{"root", AttrKind::kInt, true, "the rank that gets the sum"}},
     .check = check_root,
-    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      return {b.emit(broadcast_from_op, c.attrs(), {c.grad[0]})};
-    },
-    .samples = [] { return samples_with_root(); },
+    .vjp = adjoint<broadcast_from_op>,
+    .samples = [] { return samples_with_root(false); },
     .collective = &kTogether,
 });
 

@@ -74,14 +74,11 @@ struct Ref {
 };
 }  // namespace
 
-constinit const OpDef send_recv_op = group_op({
+constinit const OpDef send_recv_op = group_op<kInBackground>({
     .name = "send_recv",
     .formula = "y = x of rank from[r], where from[r] = -1 zeros",
     .source = "Chan et al. 2007, section 3",
-    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
-              {"ranks", AttrKind::kInt, true, "in the group"},
-              {"from", AttrKind::kInts, true, "per rank: from which it receives; -1: from none"},
-              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+    .attrs = {{"from", AttrKind::kInts, true, "per rank: from which it receives; -1: from none"}},
     .check = check,
     .bytes = bytes,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
@@ -91,14 +88,13 @@ constinit const OpDef send_recv_op = group_op({
     .samples =
         [] {
           using Ints = std::vector<int64_t>;
-          const Attrs alone{{"axis", std::string("cp")}, {"ranks", int64_t{1}}, {"from", Ints{0}}};
-          Attrs nobody = alone, two = alone, far = alone, twice = alone;
-          nobody.set("from", Ints{-1}), two.set("from", Ints{0, 0}), far.set("from", Ints{1});
-          twice.set("ranks", int64_t{2}), twice.set("from", Ints{0, 0});
-          return collective_samples({{"to itself", alone}, {"from nobody", nobody}},
-                                    {{two, "the group has 1"},
-                                     {far, "must be one of 1 ranks"},
-                                     {twice, "rank 0 sends twice"}});
+          return collective_samples(
+              {{"from", Ints{0}}},
+              {{{{"from", Ints{-1}}}, ""},
+               {{{"from", Ints{0, 0}}}, "the group has 1"},
+               {{{"from", Ints{1}}}, "must be one of 1 ranks"},
+               {{{"ranks", int64_t{2}}, {"from", Ints{0, 0}}}, "rank 0 sends twice"}},
+              false);
         },
     .collective = &kTogether,
 });

@@ -4,16 +4,6 @@
 
 namespace tegula {
 
-namespace {
-Attrs group_attrs(const Group& group) {
-  Attrs a{{"axis", std::string(group.axis)}, {"ranks", group.n_ranks}};
-  if (group.in_background) a.set("background", true);
-  return a;
-}
-
-int from_end(int dim, Var x) { return dim < 0 ? dim + x.rank() : dim; }
-}  // namespace
-
 Status check_group(const OpCall& c) {
   if (c.attrs->i("ranks") >= 1) return {};
   return invalid_argument(cat(c.op->name, ": a group of ", c.attrs->i("ranks"), " ranks"));
@@ -60,6 +50,56 @@ Result<DimMap> collective_dims(const OpCall& c, const Shape& result) {
   return m;
 }
 
+Result<DimMap> share_dims(const OpCall& c, bool shrinks) {
+  TEGULA_TRY(check_group_dim(c, "dim", shrinks));
+  const GroupCall g(c);
+  Shape y = c.shape(0);
+  Dim& extent = y[static_cast<int>(g.dim)];
+  extent = shrinks ? Dim(extent.bound() / g.n) : TEGULA_TRY(mul(extent, Dim(g.n)));
+  return collective_dims(c, y);
+}
+
+namespace {
+// fn(share, i, at): index i of a rank's share is index `at` of the whole.
+template <class F>
+void for_shares(const OpCall& c, std::span<const TensorRef> shares, F&& fn) {
+  const GroupCall g(c);
+  const auto dim = static_cast<size_t>(g.dim);
+  const int64_t run = shares[0].shape[dim] / g.parts;
+  for (size_t r = 0; r < shares.size(); ++r)
+    for_each_index(shape_of(shares[r]), [&](const Index& i) {
+      Index at = i;
+      at[dim] = (i[dim] / run * g.n + static_cast<int64_t>(r)) * run + i[dim] % run;
+      fn(shares[r], i, at);
+    });
+}
+}  // namespace
+
+void join_shares(const OpCall& c, std::span<const TensorRef> shares,
+                 std::span<const TensorRef> wholes) {
+  for_shares(c, shares, [&](const TensorRef& share, const Index& i, const Index& at) {
+    const double x = load_element(share, RefTensors::offset_at(share, i));
+    for (const TensorRef& y : wholes) store_element(y, RefTensors::offset_at(y, at), x);
+  });
+}
+
+void share_out_sum(const OpCall& c, std::span<const TensorRef> wholes,
+                   std::span<const TensorRef> shares) {
+  for_shares(c, shares, [&](const TensorRef& share, const Index& i, const Index& at) {
+    store_element(share, RefTensors::offset_at(share, i), reduced(Combine::kSum, wholes, at));
+  });
+}
+
+int64_t bytes_of_others(const OpCall& c, int64_t) {
+  const int64_t n = GroupCall(c).n;
+  return c.in[0].bytes() / n * (n - 1);
+}
+
+Attrs turned(Attrs attrs) {
+  std::swap(*attrs.find("split"), *attrs.find("gather"));
+  return attrs;
+}
+
 Combine combine_of(const Attrs& attrs) {
   const auto how = attrs.get_or<std::string>("combine", "sum");
   return how == "max" ? Combine::kMax : how == "min" ? Combine::kMin : Combine::kSum;
@@ -76,82 +116,92 @@ double reduced(Combine combine, std::span<const TensorRef> in, const Index& i) {
   return rounded_to(in[0].dtype, a + b);
 }
 
-std::vector<Sample> collective_samples(std::vector<std::pair<std::string_view, Attrs>> valid,
-                                       std::vector<std::pair<Attrs, std::string_view>> wrong,
+std::vector<Sample> collective_samples(const Attrs& own, std::vector<Changed> changed,
                                        bool has_algorithms) {
-  const SampleInput x = {{DType::kF32, {2, 6, 3}}};
+  Attrs alone{{"axis", std::string("dp")}, {"ranks", int64_t{1}}};
+  for (const auto& [name, value] : own) alone.set(name, value);
+  changed.insert(changed.begin(), Changed{});
+  if (has_algorithms) changed.push_back({{{"algorithm", std::string("ring")}}, ""});
   std::vector<Sample> all;
-  for (auto& [name, attrs] : valid) {
-    all.push_back({std::string(name), {x}, attrs});
-    if (!has_algorithms) continue;
-    attrs.set("algorithm", std::string("ring"));
-    all.push_back({cat(name, ", ring"), {x}, std::move(attrs)});
+  for (const Changed& c : changed) {
+    Attrs attrs = alone;
+    for (const auto& [name, value] : c.attrs) attrs.set(name, value);
+    all.push_back({cat(c.error.empty() ? "alone " : "wrong ", all.size()),
+                   {{{DType::kF32, {2, 6, 3}}}},
+                   std::move(attrs),
+                   std::string(c.error)});
   }
-  for (auto& [attrs, error] : wrong)
-    all.push_back({cat("wrong ", all.size()), {x}, std::move(attrs), std::string(error)});
   return all;
 }
 
-std::vector<Sample> samples_with_root() {
-  const Attrs alone{{"axis", std::string("dp")}, {"ranks", int64_t{1}}, {"root", int64_t{0}}};
-  Attrs other = alone, below = alone;
-  other.set("root", int64_t{1}), below.set("root", int64_t{-1});
-  return collective_samples(
-      {{"alone", alone}},
-      {{other, "root 1 is none of the 1 ranks"}, {below, "root -1 is none of the 1 ranks"}}, true);
+std::vector<Sample> samples_with_root(bool has_dim) {
+  Attrs own{{"root", int64_t{0}}};
+  std::vector<Changed> changed = {{{{"root", int64_t{1}}}, "root 1 is none of the 1 ranks"},
+                                  {{{"root", int64_t{-1}}}, "root -1 is none of the 1 ranks"}};
+  if (has_dim) {
+    own.set("dim", int64_t{1});
+    changed.push_back({{{"dim", int64_t{3}}}, "must be one of constant extent"});
+  }
+  return collective_samples(own, std::move(changed));
 }
 
+namespace {
+// With attributes of the op's own.
+Var in_group(const OpDef& op, std::initializer_list<Var> x, const Group& group, Attrs own,
+             Loc loc) {
+  own.set("axis", std::string(group.axis)), own.set("ranks", group.n_ranks);
+  if (group.in_background) own.set("background", true);
+  return x.begin()->builder().emit(op, std::move(own), x, loc);
+}
+
+int64_t from_end(int dim, Var x) { return dim < 0 ? dim + x.rank() : dim; }
+}  // namespace
+
 Var all_reduce(Var x, const Group& group, Combine combine, Loc loc) {
-  Attrs a = group_attrs(group);
+  Attrs a;
   if (combine != Combine::kSum)
     a.set("combine", std::string(combine == Combine::kMax ? "max" : "min"));
-  return x.builder().emit(all_reduce_op, std::move(a), {x}, loc);
+  return in_group(all_reduce_op, {x}, group, std::move(a), loc);
 }
 
 Var all_gather(Var x, const Group& group, int dim, int64_t parts, Loc loc) {
-  Attrs a = group_attrs(group);
-  a.set("dim", int64_t{from_end(dim, x)}), a.set("parts", parts);
-  return x.builder().emit(all_gather_op, std::move(a), {x}, loc);
+  return in_group(all_gather_op, {x}, group, {{"dim", from_end(dim, x)}, {"parts", parts}}, loc);
 }
 
 Var reduce_scatter(Var x, const Group& group, int dim, int64_t parts, Loc loc) {
-  Attrs a = group_attrs(group);
-  a.set("dim", int64_t{from_end(dim, x)}), a.set("parts", parts);
-  return x.builder().emit(reduce_scatter_op, std::move(a), {x}, loc);
+  return in_group(reduce_scatter_op, {x}, group, {{"dim", from_end(dim, x)}, {"parts", parts}},
+                  loc);
 }
 
 Var all_to_all(Var x, const Group& group, int split, int gather, Loc loc) {
-  Attrs a = group_attrs(group);
-  a.set("split", int64_t{from_end(split, x)}), a.set("gather", int64_t{from_end(gather, x)});
-  return x.builder().emit(all_to_all_op, std::move(a), {x}, loc);
+  return in_group(all_to_all_op, {x}, group,
+                  {{"split", from_end(split, x)}, {"gather", from_end(gather, x)}}, loc);
 }
 
 Var all_to_all_ragged(Var x, Var sent, Var received, const Group& group, int split, int gather,
                       Loc loc) {
-  Attrs a = group_attrs(group);
-  a.set("split", int64_t{from_end(split, x)}), a.set("gather", int64_t{from_end(gather, x)});
-  return x.builder().emit(all_to_all_ragged_op, std::move(a), {x, sent, received}, loc);
+  return in_group(all_to_all_ragged_op, {x, sent, received}, group,
+                  {{"split", from_end(split, x)}, {"gather", from_end(gather, x)}}, loc);
 }
 
 Var send_recv(Var x, const Group& group, std::vector<int64_t> from, Loc loc) {
-  Attrs a = group_attrs(group);
-  a.set("from", std::move(from));
-  return x.builder().emit(send_recv_op, std::move(a), {x}, loc);
+  return in_group(send_recv_op, {x}, group, {{"from", std::move(from)}}, loc);
 }
-
-namespace {
-Var with_root(const OpDef& op, Var x, const Group& group, int64_t root, Loc loc) {
-  Attrs a = group_attrs(group);
-  a.set("root", root);
-  return x.builder().emit(op, std::move(a), {x}, loc);
-}
-}  // namespace
 
 Var broadcast_from(Var x, const Group& group, int64_t root, Loc loc) {
-  return with_root(broadcast_from_op, x, group, root, loc);
+  return in_group(broadcast_from_op, {x}, group, {{"root", root}}, loc);
 }
+
 Var reduce_to(Var x, const Group& group, int64_t root, Loc loc) {
-  return with_root(reduce_to_op, x, group, root, loc);
+  return in_group(reduce_to_op, {x}, group, {{"root", root}}, loc);
+}
+
+Var scatter_from(Var x, const Group& group, int64_t root, int dim, Loc loc) {
+  return in_group(scatter_from_op, {x}, group, {{"root", root}, {"dim", from_end(dim, x)}}, loc);
+}
+
+Var gather_to(Var x, const Group& group, int64_t root, int dim, Loc loc) {
+  return in_group(gather_to_op, {x}, group, {{"root", root}, {"dim", from_end(dim, x)}}, loc);
 }
 
 }  // namespace tegula

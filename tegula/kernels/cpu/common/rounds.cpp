@@ -22,6 +22,8 @@ bool has_ones_before(const TensorRef& t, int64_t dim) {
 bool is_flat(CollectiveKind kind, const KernelQuery& q) {
   const TensorRef &x = q.in[0], &y = q.out[0];
   switch (kind) {
+    case kScatter:
+    case kGather:
     case kAllGather:
     case kReduceScatter:
       return q.attrs->get_or<int64_t>("parts", 1) == 1 && has_ones_before(x, q.attrs->i("dim"));
@@ -122,7 +124,7 @@ void finish_round(CollectiveKind kind, const KernelCall& c, int64_t index, int r
       reduce_terms(dtype, combine, {here, s.n_terms}, n, to + from * size);
     });
   }
-  if (kind == kReduce && round == 0 && index != job.root)
+  if ((kind == kReduce || kind == kGather) && round == 0 && index != job.root)
     std::memset(c.out[0].data, 0, static_cast<size_t>(job.n * size));
 }
 
