@@ -21,6 +21,7 @@
 #include "tegula/planner/report_baselines.h"
 #include "tegula/planner/report_html.h"
 #include "tegula/planner/report_stages.h"
+#include "tools/microbenchmarks/microbenchmarks.h"
 
 namespace tegula::cli {
 
@@ -37,8 +38,11 @@ struct Options {
 };
 
 // A file is an input, what stands on the command line is not.
-Exit fault_of(const std::string& model) {
-  return model.find('/') != model.npos || model.ends_with(".json") ? kInput : kUsage;
+Exit fault_of(const planner::Question& q, const Error& error) {
+  const bool is_its =
+      !q.microbenchmarks.empty() && error.message.find(q.microbenchmarks) != std::string::npos;
+  return is_its || q.model.find('/') != q.model.npos || q.model.ends_with(".json") ? kInput
+                                                                                   : kUsage;
 }
 
 // A table is a device, a text its preset, all else numbers.
@@ -80,16 +84,16 @@ int run(const Options& o) {
   planner::Question q = o.question;
   q.built = o.keeps == "built", q.prefers_built = o.keeps.empty();
   LayerPlans plans;
-  q.plans = &plans;
+  q.plans = &plans, q.fit = planner::apply_microbenchmarks;
   if (!o.hardware.empty()) {
     auto sheets = read_hardware(o.hardware);
     if (!sheets.ok()) return report(sheets.error(), kInput);
     q.devices = std::move(*sheets);
   }
   if (const Status s = add_this_cpu(q, o.threads); !s.ok())
-    return report(s.error(), fault_of(q.model));
+    return report(s.error(), fault_of(q, s.error()));
   const auto answer = planner::answer(q);
-  if (!answer.ok()) return report(answer.error(), fault_of(o.question.model));
+  if (!answer.ok()) return report(answer.error(), fault_of(q, answer.error()));
   if (!o.explain.empty()) {
     const auto text = planner::explain(*answer, o.explain);
     if (!text.ok()) return report(text.error(), kUsage);
@@ -186,6 +190,11 @@ void add_plan_model(const Command& app, int& exit_code) {
            .type_name("FLOPS"),
        0, 1e32);
   cmd.add_option("--hardware", o.hardware, "TOML file with accelerators of your own")
+      .type_name("FILE");
+  cmd.add_option("--microbenchmarks", q.microbenchmarks,
+                 "What calls of the device took: its constants are fitted to them "
+                 "(bench/microbenchmarks.py writes it)")
+      .needs(cmd.flag("--gpus"))
       .type_name("FILE");
   const auto serve =
       cmd.add_flag("--serve", q.serve, "Serving instead of training: prefill and decoding");

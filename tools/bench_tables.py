@@ -29,9 +29,11 @@ import subprocess
 import sys
 
 FIELDS = ("name", "machine", "threads", "versions", "commit", "measures", "command", "date", "rows")
-# A record that tools/ground_floor.py compares with; tables with signed errors that bench/planner_*.py write themselves.
+# A record that tools/ground_floor.py compares with; tables with signed errors that bench/planner_*.py write
+# themselves; rows for --microbenchmarks.
 NO_TABLES = ("ground_floor.json", "planner_cpu.json", "planner_cpu_2.json", "planner_cpu_bf16.json",
-             "planner_cpu_bf16_2.json", "planner_serve.json")
+             "planner_cpu_bf16_2.json", "planner_serve.json",
+             "microbenchmarks_h200.json")
 BLOCK = re.compile(r"(<!-- bench: (.+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b")
 REMARK = re.compile(r"\s*(//.*)?$")

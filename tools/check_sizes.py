@@ -29,11 +29,11 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/ops": 12_430,
     "tegula/tile": 1_382,
     "tegula/kernels": 522,  # their own headers, without KERNELS
-    "tegula/cost": 887,
+    "tegula/cost": 879,
     "tegula/passes": 8_267,
-    "tegula/passes/superopt": 3_282,
+    "tegula/passes/superopt": 3_280,
     "tegula/plan": 5_951,
-    "tegula/planner": 8_943,
+    "tegula/planner": 8_945,
     "tegula/models": 5_990,
     "tegula/io": 3_601,
     "tegula/text": 8_110,
@@ -42,7 +42,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/train": 4_796,
     "tegula/serve": 2_220,
     "tegula/report": 0,
-    "cli": 8_016,
+    "cli": 8_024,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")

@@ -31,45 +31,51 @@ struct Link {
 
 enum class Collective : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 inline constexpr int kCollectives = 4;
+inline constexpr std::string_view kCollectiveNames[] = {"all_reduce", "all_gather",
+                                                        "reduce_scatter", "all_to_all"};
 
 // Whose flash attention: FlashAttention 1 [Dao et al. 2022], 2 [Dao 2023], 3 [Shah et al. 2024],
-// cuDNN's. kDefault: what is usual on the device.
+// cuDNN's. kDefault: the last that is known on a device.
 enum class AttentionKernel : uint8_t { kDefault, kFlash1, kFlash2, kFlash3, kCudnn };
-inline constexpr int kAttentionKernels = 5;
+inline constexpr std::string_view kKernelNames[] = {"flash", "flash1", "flash2", "flash3", "cudnn"};
+inline constexpr size_t kAttentionKernels = 5;
+inline std::string_view kernel_name(AttentionKernel k) { return kKernelNames[static_cast<int>(k)]; }
 
 // most · s / (s + half) of the device's peak, over sequences of s tokens.
 struct Curve {
   double most, half;
   double at(double seqlen) const { return most * seqlen / (seqlen + half); }
 };
-// By is_backward, of heads up to 96 elements and of wider ones.
+inline constexpr double kNarrowHead = 96;  // elements
+// By is_backward, of heads up to kNarrowHead and of wider ones.
 struct AttentionCurves {
   Curve narrow[2] = {{.66, 0}, {.54, 0}}, wide[2] = {{.66, 0}, {.54, 0}};
+  bool is_known = false;
+  Curve* of(double head_dim) { return head_dim > kNarrowHead ? wide : narrow; }
 };
+// The share of a link that a collective reaches, and the least that a message takes.
+struct LinkShare {
+  double share, message_s = 0;
+};
+
+// Of the host, seconds forward and backward together: an op, a norm or product, that under
+// autocast; how many layers one is that torch.utils.checkpoint calls; a layer that fully_shard
+// wraps, whose weights are gathered once or twice; a parameter in the optimizer, in DDP's hooks.
+inline constexpr int kHostConstants = 8;
 
 // What a device and its host sustain (sustained.h). Defaults: where nothing is known.
 struct Sustained {
   // The share of the peak that large products reach at the full clock, the k at which they reach
   // half of it, and what products alone leave of the clock.
   double product = 0.75, k_half = 0, clock = 1;
-  std::string_view source = kAssumed;  // of these three
+  bool is_known = false;  // else these three are assumed
   double memory = 0.9;
   // Of links within a node and between nodes, by Collective; to a neighbour as an all-to-all's.
-  double inside[kCollectives] = {.78, .78, .78, .78}, between[kCollectives] = {.85, .85, .85, .85};
-  double message_s = 0;  // the least that a message takes
+  LinkShare inside[kCollectives] = {{.78}, {.78}, {.78}, {.78}};
+  LinkShare between[kCollectives] = {{.85}, {.85}, {.85}, {.85}};
   AttentionCurves attention[kAttentionKernels];
-  AttentionKernel usual_attention = AttentionKernel::kCudnn;
-  // Of the host, forward and backward together: an op, a norm or product, that under autocast; how
-  // many layers one is that torch.utils.checkpoint calls; a layer that fully_shard wraps, whose
-  // weights are gathered once or twice; a parameter in the optimizer, and in DDP's hooks.
-  struct Host {
-    double op = 30e-6, module = 104e-6, autocast_module = 198e-6, recomputed = 2.2;
-    double sharded_once = 2.8e-3, sharded_twice = 3.8e-3, parameter = 4.5e-6, ddp_parameter = 35e-6;
-  } host;
+  double host[kHostConstants] = {30e-6, 104e-6, 198e-6, 2.2, 2.8e-3, 3.8e-3, 4.5e-6, 35e-6};
   Efficiency fast = kFast, slow = kSlow;  // the ends of an interval
-
-  static constexpr std::string_view kAssumed = "not known: assumed";
-  bool is_known() const { return source != kAssumed; }
 };
 
 struct Accelerator {

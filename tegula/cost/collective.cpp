@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/cost/sustained.h"
 
 namespace tegula {
 
@@ -34,6 +35,11 @@ Link link_for(const ClusterSpec& cluster, Collective what, const RankSpan& group
   return what == Collective::kAllToAll ? own_link(cluster, group) : link_of(cluster, group);
 }
 
+const LinkShare& share_of_link(const ClusterSpec& cluster, Collective what, const RankSpan& group) {
+  const Sustained& s = cluster.device.sustained;
+  return (is_in_node(cluster, group) ? s.inside : s.between)[static_cast<size_t>(what)];
+}
+
 }  // namespace
 
 double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link link,
@@ -50,21 +56,17 @@ double seconds_of(Collective what, double bytes, int64_t n, Link link, double ga
 
 Link reached(const ClusterSpec& cluster, Collective what, Link link, const RankSpan& group,
              const Efficiency& e) {
-  const Sustained& s = cluster.device.sustained;
-  const auto i = static_cast<size_t>(what);
-  link.bytes_per_s *=
-      is_in_node(cluster, group) ? s.inside[i] * e.inside : s.between[i] * e.between;
+  link.bytes_per_s *= share_of_link(cluster, what, group).share *
+                      (is_in_node(cluster, group) ? e.inside : e.between);
   return link;
 }
 
 double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
                   const Efficiency& e) {
   if (group.size <= 1) return 0;
-  const Accelerator& a = cluster.device;
-  return std::max(a.sustained.message_s,
-                  seconds_of(what, bytes, group.size,
-                             reached(cluster, what, link_for(cluster, what, group), group, e),
-                             gamma_of(a, a.sustained.memory * e.memory)));
+  const Link link = reached(cluster, what, link_for(cluster, what, group), group, e);
+  return std::max(share_of_link(cluster, what, group).message_s,
+                  seconds_of(what, bytes, group.size, link, 3 / memory_rate(cluster.device, e)));
 }
 
 double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
@@ -82,11 +84,10 @@ double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, con
   // A ring that comes back to its first node is one hop short of going round.
   const double nodes = is_in_node(cluster, group) ? 0 : std::ceil(n / static_cast<double>(in_node));
   const double between = std::min(nodes, n - 1);
-  const Sustained& s = cluster.device.sustained;
-  return std::max(messages * s.message_s,
-                  messages * ((n - 1 - between) * hop + between * hop_between) +
-                      seconds_of(what, Algorithm::kRing, bytes, group.size, link,
-                                 gamma_of(cluster.device, s.memory * e.memory)));
+  const double seconds = messages * ((n - 1 - between) * hop + between * hop_between) +
+                         seconds_of(what, Algorithm::kRing, bytes, group.size, link,
+                                    3 / memory_rate(cluster.device, e));
+  return std::max(messages * share_of_link(cluster, what, group).message_s, seconds);
 }
 
 double seconds_on(const ClusterSpec& cluster, Collective what, double bytes,

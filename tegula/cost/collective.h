@@ -41,7 +41,7 @@ double bytes_sent(Collective what, double bytes, int64_t n);
 Link reached(const ClusterSpec& cluster, Collective what, Link link, const RankSpan& group,
              const Efficiency& e);
 // Over the group's link, with it and the memory as far as they are reached; no message takes less
-// than message_s.
+// than its LinkShare says.
 double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankSpan& group,
                   const Efficiency& e);
 // By data sheets: a group within a node, or of one rank a node, by its link. One with several ranks

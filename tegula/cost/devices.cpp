@@ -16,24 +16,20 @@ constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 constexpr double kInsideSeconds = 1e-6, kPcieSeconds = 2e-6, kNetworkSeconds = 6e-6;
 
 // Shares: those that large products reach at the full clock, the k of half of it, the clock that
-// products leave, and whence.
+// products leave.
 struct Shares {
   double product = Sustained().product, k_half = 0, clock = 1;
-  std::string_view source = Sustained::kAssumed;
+  bool is_known = false;
 };
-constexpr Shares kA100 = {.82, 100, .92,
-                          "257 of 312 TFLOP/s on random data [He 2024, Strangely, matrix "
-                          "multiplications on GPUs run faster when given predictable data], and "
-                          "some less under power for long"};
-constexpr Shares kA100Pcie = {.82, 100, .8, "an A100's, at 300 W"};
-constexpr Shares kH200 = {.845, 150, .75, "measured on an H200 (sustained.h)"};
-constexpr Shares kH100 = {.845, 150, .75, "an H200's chip under the same limit of power"};
-constexpr Shares kH100Pcie = {.845, 150, .6, "an H200's chip under half its power"};
-constexpr Shares kB200 = {.81, 150, .8,
-                          "1,745 of 2,250 TFLOP/s in bursts [Bekman, Machine Learning Engineering, "
-                          "maximum achievable matmul FLOPS], less under power for long"};
-constexpr Shares kMi300x = {.6, 150, .86,
-                            "668 of 1,300 TFLOP/s, best of many shapes [Bekman, the same table]"};
+// 257 of 312 TFLOP/s on random data [He 2024, Strangely, matrix multiplications on GPUs run faster
+// when given predictable data], and some less under power for long; at 300 W.
+constexpr Shares kA100 = {.82, 100, .92, true}, kA100Pcie = {.82, 100, .8, true};
+// Measured on an H200 (sustained.h); the same chip under the same limit of power, and under half of
+// it.
+constexpr Shares kH200 = {.845, 150, .75, true}, kH100 = kH200, kH100Pcie = {.845, 150, .6, true};
+// 1,745 of 2,250 TFLOP/s in bursts [Bekman, Machine Learning Engineering, maximum achievable matmul
+// FLOPS], less under power for long; 668 of 1,300, best of many shapes [the same table].
+constexpr Shares kB200 = {.81, 150, .8, true}, kMi300x = {.6, 150, .86, true};
 
 struct Row {
   const char *name, *source;
@@ -124,8 +120,8 @@ Accelerator accelerator(const Row& r) {
   a.launch_s = 3e-6, a.product_start_s = 2e-6, a.dollars_per_hour = r.dollars_per_hour;
   Sustained& s = a.sustained;
   s.product = r.shares.product, s.k_half = r.shares.k_half, s.clock = r.shares.clock;
-  s.source = r.shares.source;
-  if (!s.is_known()) s.slow = kSlowUnknown;
+  s.is_known = r.shares.is_known;
+  if (!s.is_known) s.slow = kSlowUnknown;
   set_attention(a.capability, s);
   return a;
 }
@@ -176,7 +172,8 @@ constexpr struct {
                 {"h100-sxm5", "h100"},           {"h100-80gb", "h100"},
                 {"h100-sxm-80gb", "h100"},       {"h200-sxm", "h200"},
                 {"h200-141gb", "h200"},          {"v100-32gb", "v100"},
-                {"v100-sxm2", "v100"},           {"4090", "rtx4090"}};
+                {"v100-sxm2", "v100"},           {"h100-80gb-hbm3", "h100"},
+                {"a100-80gb-pcie", "a100-pcie"}, {"4090", "rtx4090"}};
 
 std::string_view row_name(std::string_view name) {
   for (const auto& alias : kAliases)

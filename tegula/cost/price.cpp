@@ -41,7 +41,7 @@ double peak_of(const Target& t, DType dtype) {
 Sustained shares_of(const Target& t, const Accelerator* row) {
   Sustained s = row ? row->sustained : Sustained();
   if (!row || t.flops_efficiency != 1)
-    s.product = t.flops_efficiency, s.k_half = 0, s.clock = 1, s.source = "measured on the target";
+    s.product = t.flops_efficiency, s.k_half = 0, s.clock = 1, s.is_known = true;
   if (!row || t.bytes_efficiency != 1) s.memory = t.bytes_efficiency;
   return s;
 }
@@ -157,7 +157,7 @@ double price(const Target& target, const OpCall& call) {
 Link link_of(const Target& t) {
   Link link = {bytes_per_s(t), kMeetingSeconds};
   if (const Accelerator* row = row_of(t))
-    link = {row->inside.bytes_per_s * row->sustained.inside[0], row->inside.seconds};
+    link = {row->inside.bytes_per_s * row->sustained.inside[0].share, row->inside.seconds};
   if (t.link_s > 0) link.seconds = t.link_s;
   if (t.link_bytes_per_s > 0) link.bytes_per_s = t.link_bytes_per_s;
   return link;

@@ -18,15 +18,9 @@ constexpr AttentionCurves kAmpereFlash1 = {{{.33, 700}, {.28, 1000}}, {{.25, 700
 
 constexpr int kAmpere = 80, kHopper = 90;  // compute capabilities
 
-constexpr double kNarrowHead = 96;
 constexpr double kFullLoad = .8;  // of the peak: no kernel keeps more of it busy for long
 
 }  // namespace
-
-std::string_view kernel_name(AttentionKernel kernel) {
-  constexpr std::string_view kNames[] = {"flash", "flash1", "flash2", "flash3", "cudnn"};
-  return kNames[static_cast<int>(kernel)];
-}
 
 double product_share(const Accelerator& a, double k) {
   return a.sustained.product * k / (k + a.sustained.k_half);
@@ -35,22 +29,24 @@ double product_share(const Accelerator& a, double k) {
 void set_attention(int capability, Sustained& s) {
   using enum AttentionKernel;
   const auto set = [&](AttentionKernel kernel, const AttentionCurves& curves) {
-    s.attention[static_cast<int>(kernel)] = curves;
+    s.attention[static_cast<size_t>(kernel)] = curves;
+    s.attention[static_cast<size_t>(kernel)].is_known = true;
   };
   const bool is_ampere = capability == kAmpere;
-  if (is_ampere) s.usual_attention = kFlash2;
   if (!is_ampere && capability < kHopper) return;
   set(kFlash1, is_ampere ? kAmpereFlash1 : kHopperFlash1);
   set(kFlash2, is_ampere ? kAmpereFlash2 : kHopperFlash2);
-  for (const AttentionKernel last : {kFlash3, kCudnn})
-    set(last, is_ampere ? kAmpereFlash2 : kHopperCudnn);
+  if (is_ampere) return;
+  for (const AttentionKernel last : {kFlash3, kCudnn}) set(last, kHopperCudnn);
 }
 
 double attention_share(const Accelerator& a, AttentionKernel kernel, double seqlen, double head_dim,
                        bool is_backward) {
-  if (kernel == AttentionKernel::kDefault) kernel = a.sustained.usual_attention;
-  const AttentionCurves& c = a.sustained.attention[static_cast<int>(kernel)];
-  return (head_dim > kNarrowHead ? c.wide : c.narrow)[is_backward].at(seqlen);
+  auto k = static_cast<size_t>(kernel);
+  if (k == 0) k = kAttentionKernels - 1;
+  while (kernel == AttentionKernel::kDefault && k > 0 && !a.sustained.attention[k].is_known) --k;
+  AttentionCurves curves = a.sustained.attention[k];
+  return curves.of(head_dim)[is_backward].at(seqlen);
 }
 
 double memory_rate(const Accelerator& a, const Efficiency& e) {

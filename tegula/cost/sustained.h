@@ -18,7 +18,6 @@
 
 namespace tegula {
 
-std::string_view kernel_name(AttentionKernel kernel);
 // Of the table, by CUDA's capability: FlashAttention 2 is usual on Ampere, cuDNN's on later ones.
 void set_attention(int capability, Sustained& shares);
 

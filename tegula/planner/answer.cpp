@@ -243,10 +243,10 @@ Status price(const Question& q, Answer& a) {
   if (a.found.fit == Fit::kMayNotFit)
     a.notes.push_back(cat("nothing fits for certain", nearest_that_fits(a)));
   const Accelerator& device = a.cluster->device;
-  if (!device.sustained.is_known() && device.matmul_shares.empty())
+  if (!device.sustained.is_known && device.matmul_shares.empty())
     a.notes.push_back(cat("nothing is known of what ", device.name,
                           "'s kernels sustain: products are taken at ", device.sustained.product,
-                          " of its peak, and the interval is wide"));
+                          " of its peak, and the interval is wide; --microbenchmarks says it"));
   StepPricer fast(a.preset.model, a.params, *a.cluster, a.job, device.sustained.fast);
   StepPricer slow(a.preset.model, a.params, *a.cluster, a.job, device.sustained.slow);
   for (const StepPrice& p : a.found.best)
@@ -274,6 +274,12 @@ Result<Answer> answer(const Question& q) {
   a.other = find_other_cluster(q.gpus);
   if (!q.gpus.empty() && !a.other.kind) a.cluster = TEGULA_TRY(parse_cluster(q.gpus, own));
   TEGULA_TRY(set_job(q, a));
+  if (!q.microbenchmarks.empty() && !a.cluster)
+    return invalid_argument("--microbenchmarks is of a device that executes kernel by kernel");
+  if (!q.microbenchmarks.empty()) {
+    a.measured = TEGULA_TRY(q.fit(q.microbenchmarks, a.job.dtype, a.cluster->device));
+    own.insert(own.begin(), a.cluster->device);  // what it is compared with
+  }
   a.flops = token_flops(model, real(a.job.seqlen));
   a.tokens_total = q.tokens_total, a.budget = q.budget;
   a.serve_job = {q.prompt, q.output, q.serve_batch, a.job.dtype};

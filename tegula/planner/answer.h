@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/io/json.h"
 #include "tegula/planner/device_sheet.h"
 #include "tegula/planner/live_table.h"
 #include "tegula/planner/model_presets.h"
@@ -27,12 +28,16 @@ struct Question {
   bool built = false;                    // Job::is_built
   bool prefers_built = false;            // that where it can be, else by the book
   std::string optimizer = "adam";
-  std::string framework;                  // find_framework; empty: none in particular
-  bool serve = false;                     // serving, not training
-  int64_t prompt = 1024, output = 256;    // of a request
-  int64_t serve_batch = 0;                // ServeJob's
-  std::vector<DeviceSheet> devices;       // the user's own
-  std::vector<Accelerator> machines;      // measured ones
+  std::string framework;                // find_framework; empty: none in particular
+  bool serve = false;                   // serving, not training
+  int64_t prompt = 1024, output = 256;  // of a request
+  int64_t serve_batch = 0;              // ServeJob's
+  std::vector<DeviceSheet> devices;     // the user's own
+  std::vector<Accelerator> machines;    // measured ones
+  // Fits the constants of `gpus`' device to a file of timed calls (tools/microbenchmarks), for
+  // products of a dtype; what is said of it: file, source, laws, missing, rows_of_other_dtypes.
+  std::string microbenchmarks;
+  Result<Json> (*fit)(const std::string& file, Number dtype, Accelerator& device) = nullptr;
   std::string compare;                    // accelerators, by commas, beside that of `gpus`
   bool is_trial = false;                  // of effects_of: without intervals and without notes
   std::shared_ptr<const LiveTable> live;  // Job's, to begin with
@@ -58,6 +63,7 @@ struct Answer {
   Job job;
   Pins pins;
   std::optional<ClusterSpec> cluster;
+  std::optional<Json> measured;  // what the device's constants are from
   int64_t n_idle = 0;  // devices beside those of `cluster` that nothing runs on, and that cost
   SearchResult found;
   std::vector<Interval> intervals;                   // seconds of found.best, with kFast and kSlow

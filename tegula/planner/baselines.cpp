@@ -106,28 +106,22 @@ Choice any(const Space& s, Draws& draws) {
   return c;
 }
 
-// Every search proposes a choice and hears what it cost.
+// Every search proposes a choice and hears what it cost: this one any.
 class Proposer {
  public:
+  Proposer(const Space& s, Draws& d) : space_(s), draws_(d) {}
   virtual ~Proposer() = default;
-  virtual Choice propose() = 0;
-  virtual void hear(const Choice& choice, double cost) = 0;
-};
+  virtual Choice propose() { return any(space_, draws_); }
+  virtual void hear(const Choice&, double) {}
 
-class Random : public Proposer {
- public:
-  Random(const Space& s, Draws& d) : space_(s), draws_(d) {}
-  Choice propose() override { return any(space_, draws_); }
-  void hear(const Choice&, double) override {}
-
- private:
+ protected:
   const Space& space_;
   Draws& draws_;
 };
 
 class Mcmc : public Proposer {
  public:
-  Mcmc(const Space& s, Draws& d) : space_(s), draws_(d), now_(any(s, d)) {}
+  using Proposer::Proposer;
   Choice propose() override {
     Choice c = now_;
     // A mesh's factors only change together: one or two settings at a time.
@@ -146,15 +140,13 @@ class Mcmc : public Proposer {
 
  private:
   static constexpr double kBeta = 20;
-  const Space& space_;
-  Draws& draws_;
-  Choice now_;
+  Choice now_ = any(space_, draws_);
   double cost_ = HUGE_VAL, best_ = HUGE_VAL;
 };
 
 class Policy : public Proposer {
  public:
-  Policy(const Space& s, Draws& d) : draws_(d) {
+  Policy(const Space& s, Draws& d) : Proposer(s, d) {
     for (size_t i = 0; i < s.n_settings(); ++i) logits_.emplace_back(s.n_values(i), 0.0);
   }
   Choice propose() override {
@@ -187,7 +179,6 @@ class Policy : public Proposer {
     for (double& x : p) x /= sum;
     return p;
   }
-  Draws& draws_;
   std::vector<std::vector<double>> logits_;
   double mean_ = 0, worst_ = 1;
   bool has_mean_ = false;
@@ -195,7 +186,7 @@ class Policy : public Proposer {
 
 class Bayes : public Proposer {
  public:
-  Bayes(const Space& s, Draws& d) : space_(s), draws_(d) {}
+  using Proposer::Proposer;
   Choice propose() override {
     std::stable_sort(seen_.begin(), seen_.end(),
                      [](const Seen& a, const Seen& b) { return a.cost < b.cost; });
@@ -241,8 +232,6 @@ class Bayes : public Proposer {
     }
     return d;
   }
-  const Space& space_;
-  Draws& draws_;
   std::vector<Seen> seen_;
   std::set<Choice> tried_;
 };
@@ -267,7 +256,7 @@ BaselineResult search_by(Baseline how, StepPricer& pricer, const ModelSpec& mode
   Space space(pricer, model, cluster);
   Draws draws(seed);
   BaselineResult result;
-  Random random(space, draws);
+  Proposer random(space, draws);
   Mcmc mcmc(space, draws);
   Policy policy(space, draws);
   Bayes bayes(space, draws);

@@ -8,9 +8,10 @@
 namespace tegula::planner {
 
 Result<Accelerator> find_accelerator(std::string_view name, std::span<const Accelerator> own) {
+  const Accelerator* preset = find_preset(name);
   for (const Accelerator& a : own)
-    if (is_same_name(a.name, name)) return a;
-  if (const Accelerator* a = find_preset(name)) return *a;
+    if (is_same_name(a.name, name) || (preset && preset->name == a.name)) return a;
+  if (preset) return *preset;
   if (const OtherKind* other = find_other_kind(name)) return unsupported(why_not_priced(*other));
   std::vector<std::string_view> names;
   for (const std::span<const Accelerator> list : {own, accelerator_presets()})

@@ -75,8 +75,7 @@ Result<Accelerator> make_accelerator(const DeviceSheet& sheet) {
       return invalid_argument(
           cat("[", sheet.name, "] ", known->name, " = ", value, " is a share: at most 1"));
     known->set(a, value);
-    if (known->name.starts_with("sustained"))
-      a.sustained.source = "the hardware file", a.sustained.slow = kSlow;
+    if (known->name.starts_with("sustained")) a.sustained.is_known = true, a.sustained.slow = kSlow;
   }
   return a;
 }

@@ -42,6 +42,7 @@ std::vector<Input> inputs_of(const Question& q) {
   add(cat("--optimizer ", q.optimizer), &Question::optimizer);
   add(cat("--framework ", q.framework), &Question::framework);
   add("--stages-at", &Question::stages_at);
+  add(cat("--microbenchmarks ", q.microbenchmarks), &Question::microbenchmarks);
   add(cat("--prompt ", q.prompt), &Question::prompt);
   add(cat("--output ", q.output), &Question::output);
   add(cat("--batch ", q.serve_batch), &Question::serve_batch);

@@ -135,7 +135,7 @@ void Walk::inter_or_intra() {
   const double inside = 2 * pricer.comm(Collective::kAllReduce, bytes, {t, 1});
   const double between =
       2 * pricer.comm(Collective::kAllReduce, bytes, {t, c.device.devices_per_node});
-  const double send = bytes / (c.device.between.bytes_per_s * c.device.sustained.between[0]);
+  const double send = bytes / (c.device.between.bytes_per_s * c.device.sustained.between[0].share);
   const double stage = real(a_.preset.model.n_layers) / 8 * p.forward.total();
   const std::string numbers = cat(
       "a layer forward over ", t, " devices: ", 1e3 * work, " ms of work; its collectives ",

@@ -8,8 +8,8 @@ namespace {
 
 // Views of queries, keys, values and attention's result, and the residual sums; turned halves.
 constexpr double kViews = 8 + 2, kHalves = 2;
-constexpr double kApart =
-    2;  // more products where q, k and v are modules of their own: models that turn them
+// More products where q, k and v are modules of their own: models that turn them.
+constexpr double kApart = 2;
 
 }  // namespace
 
@@ -25,18 +25,20 @@ HostOps host_ops(const LayerWork& layer) {
   return n;
 }
 
-double host_seconds(const Sustained::Host& h, const Job& job, const Layout& l, const HostOps& layer,
+double host_seconds(const Sustained& device, const Job& job, const Layout& l, const HostOps& layer,
                     int64_t n_layers, int64_t n_microbatches) {
+  const auto& [op, module, autocast_module, recomputed, once, twice, of_optimizer, of_ddp] =
+      device.host;
   if (!job.framework || !job.framework->keeps_like_torch) return 0;
   const bool is_alone = l.zero_ranks() == 1, is_sharded = job.framework->is_sharded;
   double each = 0;
   if (job.framework->one_by_one) {
-    each = layer.modules * (is_autocast(job) ? h.autocast_module : h.module) + layer.others * h.op;
-    if (l.remat == Remat::kFull) each *= h.recomputed;
-    if (l.remat == Remat::kEveryOther) each *= (1 + h.recomputed) / 2;
+    each = layer.modules * (is_autocast(job) ? autocast_module : module) + layer.others * op;
+    if (l.remat == Remat::kFull) each *= recomputed;
+    if (l.remat == Remat::kEveryOther) each *= (1 + recomputed) / 2;
   }
-  if (is_sharded && !is_alone) each += l.zero >= 3 ? h.sharded_twice : h.sharded_once;
-  const double parameter = h.parameter + (is_sharded || is_alone ? 0 : h.ddp_parameter);
+  if (is_sharded && !is_alone) each += l.zero >= 3 ? twice : once;
+  const double parameter = of_optimizer + (is_sharded || is_alone ? 0 : of_ddp);
   return static_cast<double>(n_layers) *
          (static_cast<double>(n_microbatches) * each + layer.modules * parameter);
 }

@@ -7,7 +7,7 @@
 //
 // Measured on an H200's host (Xeon of 2.1 GHz, Python 3.12, PyTorch 2.11) with tensors of 16 × 16:
 // bench/layouts_torch.py --part host, bench/results/layouts/host_h200x2_torch.json
-// (Sustained::Host). Other hosts are some 2 times as fast or 1.6 times as slow; kFast and kSlow say
+// (Sustained::host). Other hosts are some 2 times as fast or 1.6 times as slow; kFast and kSlow say
 // so.
 #pragma once
 
@@ -20,7 +20,7 @@ struct HostOps {
 };
 HostOps host_ops(const LayerWork& layer);
 // Seconds of n_layers of so many micro-batches; 0 where no framework executes op by op.
-double host_seconds(const Sustained::Host& host, const Job& job, const Layout& layout,
+double host_seconds(const Sustained& device, const Job& job, const Layout& layout,
                     const HostOps& layer, int64_t n_layers, int64_t n_microbatches);
 
 }  // namespace tegula::planner

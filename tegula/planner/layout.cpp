@@ -367,19 +367,16 @@ Status check_job(const ModelSpec& m, const ClusterSpec& c, const Job& job) {
                                 job.seqlen, ": the nearest are ",
                                 job.batch_tokens / job.seqlen * job.seqlen, " and ",
                                 (job.batch_tokens / job.seqlen + 1) * job.seqlen));
-  if (job.flash && job.kernel != AttentionKernel::kDefault) {
-    constexpr int kAmpere = 80, kHopper = 90;
-    const bool is_new =
-        job.kernel == AttentionKernel::kFlash3 || job.kernel == AttentionKernel::kCudnn;
-    const int capability = c.device.capability;
-    if (capability < kHopper && (is_new || capability != kAmpere))
-      return invalid_argument(
-          cat("--fix attention=", kernel_name(job.kernel), ": ",
-              is_new && capability == kAmpere
-                  ? "its kernels use what Hopper brought, or are not known on "
-                  : "what it reaches is not known on ",
-              c.device.name,
-              capability == kAmpere ? ": take flash1 or flash2" : ": leave it at flash"));
+  const Sustained& s = c.device.sustained;
+  if (job.flash && job.kernel != AttentionKernel::kDefault &&
+      !s.attention[static_cast<size_t>(job.kernel)].is_known) {
+    std::string known = "flash";
+    for (size_t k = 1; k < kAttentionKernels; ++k)
+      if (s.attention[k].is_known) known += cat(", ", kKernelNames[k]);
+    return invalid_argument(cat("--fix attention=", kernel_name(job.kernel),
+                                ": what it reaches is not known on ", c.device.name,
+                                ", or it does not run there: take one of ", known,
+                                ", or measure it (--microbenchmarks)"));
   }
   if (job.dtype == Number::kI8)
     return invalid_argument("nothing is trained in int8: it is for --serve");

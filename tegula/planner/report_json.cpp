@@ -182,6 +182,7 @@ void add_question(const Answer& a, Json& j) {
                                  {"devices_per_node", c.device.devices_per_node},
                                  {"visible_bytes", visible_bytes(c.device)},
                                  {"source", c.device.source}}));
+  if (a.measured) j.set("microbenchmarks", *a.measured);
   const auto texts = [](const std::vector<std::string>& list) {
     return Json::Array(list.begin(), list.end());
   };

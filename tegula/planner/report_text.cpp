@@ -60,6 +60,14 @@ void cluster_card(std::string& out, const Answer& a) {
         d.between.bytes_per_s / 1e9);
 }
 
+void add_laws(std::string& out, const Json& measured) {
+  out += "measured    by a law a line; nine of ten rows are within its residual\n";
+  for (const Json& law : *measured.find("laws")->as<Json::Array>())
+    out += cat("            ", law.dump(), '\n');
+  for (const char* key : {"file", "source", "missing", "rows_of_other_dtypes"})
+    out += cat("            ", key, ": ", measured.find(key)->dump(), '\n');
+}
+
 void job_card(std::string& out, const Answer& a) {
   print(out, "job         %s tokens a step, %s sequences of %s; %s attention\n",
         grouped(a.job.batch_tokens).c_str(), grouped(a.job.batch_tokens / a.job.seqlen).c_str(),
@@ -175,6 +183,7 @@ std::string to_text(const Answer& a) {
   if (a.other.kind) add_other(out, a);
   if (!a.cluster) return out;
   cluster_card(out, a);
+  if (a.measured) add_laws(out, *a.measured);
   for (const std::string& input : a.without_effect)
     print(out, "no effect   %s: the answer is the same without\n", input.c_str());
   for (const std::string& input : a.untried)

@@ -28,8 +28,8 @@ void explain_ring(std::string& out, const ModelSpec& m, const ClusterSpec& c, co
     const char* where;
     const Link& link;
     double share;
-  } links[] = {{"within a node", c.device.inside, c.device.sustained.inside[kToNeighbour]},
-               {"between nodes", c.device.between, c.device.sustained.between[kToNeighbour]}};
+  } links[] = {{"within a node", c.device.inside, c.device.sustained.inside[kToNeighbour].share},
+               {"between nodes", c.device.between, c.device.sustained.between[kToNeighbour].share}};
   // It is that of long sequences, which the least block is a part of.
   const double share =
       attention_share(c.device, job.kernel, kLongSequence, static_cast<double>(m.head_dim), false);

@@ -390,7 +390,7 @@ StepPrice StepPricer::price(const Layout& l, bool is_bound) {
   add_data_parallel(l, a.params, a.stage, price);
   add_memory(a, price);
   if (job_.framework) price.seconds.rest = (job_.framework->factor - 1) * price.seconds.total();
-  const double host = host_seconds(cluster_.device.sustained.host, job_, l, p.host, a.stage.layers,
+  const double host = host_seconds(cluster_.device.sustained, job_, l, p.host, a.stage.layers,
                                    n_microbatches(job_, l));
   price.seconds.host = beyond(efficiency_.host * host, price.seconds.total());
   const double tokens = real(job_.batch_tokens);
