@@ -164,7 +164,8 @@ class Ranks(CliTest):
         planned = json.loads(plan.stdout)
         self.assertEqual(planned["mesh"], "dp=2,tp=2")
         for ours, theirs in zip(planned["ranks"], measured["ranks"], strict=True):
-            self.assertEqual(ours, {what: theirs[what] for what in ("flops", "sent_bytes", "peak_bytes")})
+            for what in ("flops", "sent_bytes", "peak_bytes"):
+                self.assertEqual(ours[what], theirs[what], what)
 
     def test_products_are_shared_out(self):
         """Over all ranks they cost what they cost one, but for what is listed as not cut."""
