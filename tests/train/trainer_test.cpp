@@ -236,7 +236,8 @@ TEST(Trainer, TrainsWithTheSameBitsWithoutAnyOnePass) {
   for (const std::string model : {"gpt2", "llama"}) {
     c.model.type = model, c.passes = "", c.out = out + model;
     const TrainSummary all = run(c);
-    std::set<std::string> names = {"dce,-fuse", "dce,-cse,-views", "merge_products,-bias_activation"};
+    std::set<std::string> names = {"dce,-fuse", "dce,-cse,-views",
+                                   "merge_products,-bias_activation"};
     for (const PassDef* pass : pipeline())
       if (model == "gpt2" || pass->name != "lower") names.insert(std::string(pass->name));
     for (const std::string& name : names) {
