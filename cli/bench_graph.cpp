@@ -15,7 +15,7 @@ namespace tegula::cli {
 namespace {
 
 struct Options {
-  std::string file, mode = "fast", passes, cache, rules, device = "cpu";
+  std::string file, function, mode = "fast", passes, cache, rules, device = "cpu";
   double superopt = 0;
   int threads = 0, repeats = 9;
   bool json = false;
@@ -33,7 +33,14 @@ Result<Module> graph_of(const Options& o) {
   return module;
 }
 
-Result<Compiled> compile_graph(const Module& module, const Options& o, double superopt,
+// The one that is named, or the first.
+Result<FuncId> function_of(const Module& module, const Options& o) {
+  for (FuncId f = 0; f < module.functions.size(); ++f)
+    if (o.function.empty() || module[f].name == o.function) return f;
+  return invalid_argument(cat(o.file, ": has no function ", o.function));
+}
+
+Result<Compiled> compile_graph(const Module& module, FuncId f, const Options& o, double superopt,
                                const Rank& rank) {
   CompileOptions with;
   with.plan.target = rank.device ? rank.device->target() : Target::this_cpu(rank.pool.n_threads());
@@ -42,15 +49,16 @@ Result<Compiled> compile_graph(const Module& module, const Options& o, double su
   with.superopt_seconds = superopt;
   if (superopt > 0) with.rules = TEGULA_TRY(read_rules(o.rules));
   with.tune.directory = o.cache;
-  return compile(std::make_shared<Module>(module), 0, with);
+  return compile(std::make_shared<Module>(module), f, with);
 }
 
 Status run(const Options& o) {
   const Module module = TEGULA_TRY(graph_of(o));
+  const FuncId f = TEGULA_TRY(function_of(module, o));
   Device* const device = o.device == "cuda" ? TEGULA_TRY(open_device()) : nullptr;
   Rank rank = device ? Rank(*device) : Rank(o.threads);
-  const Compiled before = TEGULA_TRY(compile_graph(module, o, 0, rank));
-  const Compiled after = TEGULA_TRY(compile_graph(module, o, o.superopt, rank));
+  const Compiled before = TEGULA_TRY(compile_graph(module, f, o, 0, rank));
+  const Compiled after = TEGULA_TRY(compile_graph(module, f, o, o.superopt, rank));
   if (device) TEGULA_TRY(check_kernels(*before.plan, *device));
   Measurement m[2] = {TEGULA_TRY(Measurement::create(before.plan, rank, {})),
                       TEGULA_TRY(Measurement::create(after.plan, rank, {}))};
@@ -76,8 +84,9 @@ Status run(const Options& o) {
     std::printf("%s\n", j.dump().c_str());
     return {};
   }
-  std::printf("%s, %s, %d threads, %zu steps: %.4g ms\n", o.file.c_str(), target.name.c_str(),
-              rank.pool.n_threads(), before.plan->steps.size(), ms[0][mid]);
+  std::printf("%s of %s, %s, %d threads, %zu steps: %.4g ms\n", module[f].name.c_str(),
+              o.file.c_str(), target.name.c_str(), rank.pool.n_threads(), before.plan->steps.size(),
+              ms[0][mid]);
   if (o.superopt == 0) return {};
   print_lines(after.rewritten.lines());
   std::printf("with --superopt %zu steps: %.4g ms, %.2f x\n", after.plan->steps.size(), ms[1][mid],
@@ -127,6 +136,8 @@ void add_bench_graph(const Command& bench, int& exit_code) {
   cmd.add_option("file", o.file, "The graph as text: tegula plan --graph prints one")
       .type_name("FILE")
       .required();
+  cmd.add_option("--function", o.function, "Which of the file's; default: the first")
+      .type_name("NAME");
   add_superopt(cmd, o.superopt, o.rules);
   one_of(cmd.add_option("--mode", o.mode, "exact: only rules that keep every bit"),
          {"exact", "fast"});

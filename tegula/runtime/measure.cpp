@@ -89,7 +89,7 @@ Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, Rank& 
     }
     m.sets_.push_back(std::move(set));
   } while (bytes < options.cold_bytes && bytes > 0 && m.sets_.size() < kMostSets);
-  TEGULA_TRY(m.fill());
+  for (size_t p = 0; p < m.session_->plan().params.size(); ++p) TEGULA_TRY(m.fill(p));
   if (options.cold_bytes > 0) {
     m.far_ = TEGULA_TRY(Region::allocate(rank.memory, options.cold_bytes / kFarBytes * kFarBytes));
     m.far_.poison(1, &rank.pool);
@@ -97,18 +97,16 @@ Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, Rank& 
   return m;
 }
 
-Status Measurement::fill(void (*change)(const TensorRef& value, uint64_t param)) {
-  for (size_t p = 0; p < session_->plan().params.size(); ++p) {
-    const Type& type = session_->plan().params[p].tensor.type;
-    const auto bytes = static_cast<size_t>(type.bytes());
-    std::vector<uint8_t> apart(rank_->device ? bytes : 0);
-    void* const host = rank_->device ? apart.data() : sets_[0][p].data();
-    fill_parameter(type, host, p, integers_below_);
-    if (change) change(contiguous_ref(host, type), p);
-    for (auto& set : sets_) {
-      if (rank_->device) TEGULA_TRY(rank_->device->copy(set[p].data(), host, type.bytes()));
-      if (!rank_->device && &set != &sets_[0]) std::memcpy(set[p].data(), host, bytes);
-    }
+Status Measurement::fill(size_t param, void (*change)(const TensorRef& value, uint64_t param)) {
+  const Type& type = session_->plan().params[param].tensor.type;
+  const auto bytes = static_cast<size_t>(type.bytes());
+  std::vector<uint8_t> apart(rank_->device ? bytes : 0);
+  void* const host = rank_->device ? apart.data() : sets_[0][param].data();
+  fill_parameter(type, host, param, integers_below_);
+  if (change) change(contiguous_ref(host, type), param);
+  for (auto& set : sets_) {
+    if (rank_->device) TEGULA_TRY(rank_->device->copy(set[param].data(), host, type.bytes()));
+    if (!rank_->device && &set != &sets_[0]) std::memcpy(set[param].data(), host, bytes);
   }
   return {};
 }

@@ -42,8 +42,8 @@ class Measurement {
   Result<Measured> run();
   // More runs: seconds of one.
   Result<double> time(int runs = 1);
-  // Fills all parameters anew and lets `change`, if it is there, write into each, on the host.
-  Status fill(void (*change)(const TensorRef& value, uint64_t param) = nullptr);
+  // Fills a parameter anew and lets `change`, if it is there, write into it, on the host.
+  Status fill(size_t param, void (*change)(const TensorRef& value, uint64_t param) = nullptr);
   // One more run, `times` times, with what each step of the plan took on average.
   Result<std::vector<StepStats>> time_steps(int times);
   // The parameter's value in each set; none: there is no such parameter.

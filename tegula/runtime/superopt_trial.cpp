@@ -6,6 +6,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/clock.h"
+#include "tegula/base/element.h"
 #include "tegula/io/file.h"
 #include "tegula/runtime/measure.h"
 #include "tegula/runtime/probe.h"
@@ -21,10 +22,10 @@ constexpr double kWarmUpSeconds = .1;  // of a device: what ran before decides i
 constexpr double kShareToBeReady = .75, kShareOfTurns = .4;
 
 // The i-th element, by rows.
-const void* element(const TensorRef& t, int64_t i) {
+int64_t offset_of(const TensorRef& t, int64_t i) {
   int64_t at = 0;
   for (int d = t.rank - 1; d >= 0; i /= t.shape[d--]) at += i % t.shape[d] * t.stride[d];
-  return static_cast<const char*>(t.data) + at * static_cast<int64_t>(size_bytes(t.dtype));
+  return at;
 }
 
 // Signs of zeros count, signs and payloads of NaNs do not.
@@ -34,27 +35,30 @@ bool same_bits(const TensorRef& a, const TensorRef& b) {
   const int64_t run = has_rows ? a.shape[last] : 1, n = a.numel();  // elements side by side in both
   const auto bytes = static_cast<int64_t>(size_bytes(a.dtype));
   for (int64_t i = 0; i < n; i += run) {
-    const auto *x = static_cast<const char*>(element(a, i)),
-               *y = static_cast<const char*>(element(b, i));
-    if (std::memcmp(x, y, static_cast<size_t>(run * bytes)) == 0) continue;
-    for (int64_t k = 0; k < run * bytes; k += bytes)
-      if (std::memcmp(x + k, y + k, static_cast<size_t>(bytes)) != 0 &&
-          (a.dtype != DType::kF32 || !std::isnan(*reinterpret_cast<const float*>(x + k)) ||
-           !std::isnan(*reinterpret_cast<const float*>(y + k))))
+    const int64_t x = offset_of(a, i), y = offset_of(b, i);
+    const char *of_a = static_cast<const char*>(a.data) + x * bytes,
+               *of_b = static_cast<const char*>(b.data) + y * bytes;
+    if (std::memcmp(of_a, of_b, static_cast<size_t>(run * bytes)) == 0) continue;
+    for (int64_t k = 0; k < run; ++k)
+      if (std::memcmp(of_a + k * bytes, of_b + k * bytes, static_cast<size_t>(bytes)) != 0 &&
+          !(std::isnan(load_element(a, x + k)) && std::isnan(load_element(b, y + k))))
         return false;
   }
   return true;
 }
 
-// An infinity, a NaN and zeros of either sign at some places of a parameter of floats.
-void plant_specials(const TensorRef& t, uint64_t param) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  if (t.dtype != DType::kF32 || t.numel() == 0) return;
+// At some places of a parameter of floats.
+void plant(const TensorRef& t, uint64_t param, std::initializer_list<double> specials) {
+  if (!is_float(t.dtype) || t.numel() == 0) return;
   uint64_t at = param + 1;
-  for (const float s : {-0.0F, 0.0F, kInf, std::nanf(""), -kInf})
-    t.as<float>()[(at = at * 6364136223846793005U + 1442695040888963407U) %
-                  static_cast<uint64_t>(t.numel())] = s;
+  for (const double s : specials) {
+    at = at * 6364136223846793005U + 1442695040888963407U;
+    store_element(t, static_cast<int64_t>(at % static_cast<uint64_t>(t.numel())), s);
+  }
 }
+constexpr double kInf = std::numeric_limits<double>::infinity();
+void plant_infinity(const TensorRef& t, uint64_t param) { plant(t, param, {-0.0, 0.0, kInf}); }
+void plant_all(const TensorRef& t, uint64_t p) { plant(t, p, {-0.0, 0.0, kInf, NAN, -kInf}); }
 
 // Sizes that are not known before a run at their bounds.
 Module at_bounds(Module m) {
@@ -79,6 +83,22 @@ Result<bool> agree(Measurement& a, Measurement& b) {
     if (!same_bits(TEGULA_TRY(a.session().fetch(of.name)), TEGULA_TRY(b.session().fetch(of.name))))
       return false;
   return true;
+}
+
+// An infinity in one parameter after another, since a NaN, and one made of two infinities, hides
+// what others do; then all specials in all of them.
+Status compare_on_specials(std::vector<Measurement>& all,
+                           std::vector<superopt::Trial::Timed>& out) {
+  const size_t n = all[0].session().plan().params.size();
+  for (size_t turn = 0; turn <= n; ++turn)
+    for (size_t k = 0; k < all.size(); ++k) {
+      if (turn > 0 && turn < n) TEGULA_TRY(all[k].fill(turn - 1));
+      if (turn < n) TEGULA_TRY(all[k].fill(turn, plant_infinity));
+      for (size_t p = 0; turn == n && p < n; ++p) TEGULA_TRY(all[k].fill(p, plant_all));
+      TEGULA_TRY(all[k].time());
+      out[k].has_bits_of_first = out[k].has_bits_of_first && TEGULA_TRY(agree(all[0], all[k]));
+    }
+  return {};
 }
 }  // namespace
 
@@ -130,11 +150,8 @@ Result<std::vector<superopt::Trial::Timed>> MachineTrial::time(std::span<const M
     }
   for (size_t k = 0; k < all.size(); ++k) {
     out[k].seconds = median(ms[k]), out[k].times_faster = median(ratios[k]);
-    if (!compares) continue;
-    TEGULA_TRY(all[k].fill(plant_specials));
-    TEGULA_TRY(all[k].time());
-    out[k].has_bits_of_first &= TEGULA_TRY(agree(all[0], all[k]));
   }
+  if (compares) TEGULA_TRY(compare_on_specials(all, out));
   return out;
 }
 

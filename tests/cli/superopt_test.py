@@ -131,6 +131,15 @@ class Superopt(CliTest):
                 self.expect_error(self.run_tool(*command, "--superopt", 1, "--rules", path), INPUT, "wrong.txt", word)
         self.expect_error(self.run_tool("bench", "graph", graph, "--rules", path), USAGE, "--superopt")
 
+    def test_a_function_of_several_is_named(self):
+        text = self.graph("attention").read_text()
+        path = self.dir / "two.tg"
+        path.write_text(text + text.replace('func 0 "attention"', 'func 1 "other"').replace("256,256", "128,256")
+                        .replace("256,64] {", "128,64] {").replace(": f32[256,64]", ": f32[128,64]"))
+        self.assertIn("attention of ", self.run_tool("bench", "graph", path).stdout)
+        self.assertIn("other of ", self.run_tool("bench", "graph", path, "--function", "other").stdout)
+        self.expect_error(self.run_tool("bench", "graph", path, "--function", "third"), INPUT, "third")
+
     def test_bad_input(self):
         self.expect_error(self.run_tool("plan", *SMALL, "--superopt", 1, "--passes=-superopt"), INPUT, "leaves it out")
         self.expect_error(self.run_tool("bench", "graph", self.dir / "none.tg"), INPUT, "none.tg")

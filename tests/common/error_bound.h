@@ -10,6 +10,7 @@
 // [Higham 2002, Accuracy and Stability of Numerical Algorithms, sections 3.1 and 4.2]
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -22,7 +23,9 @@ struct Bound {
   std::vector<double> most, error;  // |value| and |computed − meant| at most; error may be infinite
 };
 
-inline double unit(DType t) { return std::ldexp(1, t == DType::kF32 ? -24 : t == DType::kF16 ? -11 : -8); }
+inline double unit(DType t) {
+  return std::ldexp(1, t == DType::kF32 ? -24 : t == DType::kF16 ? -11 : -8);
+}
 // Steps near 0: f16's denormals, for others what is flushed.
 inline double tiny(DType t) { return std::ldexp(1, t == DType::kF16 ? -14 : -126); }
 inline double largest(DType t) { return t == DType::kF16 ? 65504 : 3.3e38; }
@@ -45,19 +48,24 @@ class ErrorBounds {
 
  private:
   using Values = std::vector<double>;
+  static Type promoted(const Type& t) {
+    return {is_float(t.dtype) ? DType::kF64 : t.dtype, t.shape};
+  }
   static Result<Values> apply(const Module& m, const Function& f, const Node& n,
                               const std::vector<Values>& in) {
     std::vector<HostTensor> tensors;
     std::vector<TensorRef> refs;
     for (size_t i = 0; i < in.size(); ++i)
-      tensors.emplace_back(Type{DType::kF64, f.type(n.inputs[i]).shape}, in[i]);
-    HostTensor out({DType::kF64, f.type(n.output()).shape});
+      tensors.emplace_back(promoted(f.type(n.inputs[i])), in[i]);
+    std::vector<HostTensor> out;
+    std::vector<TensorRef> to;
+    for (const Type& t : f.output_types(n)) out.emplace_back(promoted(t));
     for (const HostTensor& t : tensors) refs.push_back(t.ref());
+    for (const HostTensor& t : out) to.push_back(t.ref());
     const std::vector<Type> types = f.input_types(n), results = f.output_types(n);
     const OpCall call{n.op, &n.attrs, types, results, &m, n.regions};
-    const TensorRef to = out.ref();
-    TEGULA_TRY(interpret_call(call, refs, {&to, 1}, Arithmetic::kOracle));
-    return out.values();
+    TEGULA_TRY(interpret_call(call, refs, to, Arithmetic::kOracle));
+    return out[0].values();
   }
 
   static Status node(const Module& m, const Function& f, const Node& n, std::vector<Bound>& all) {
@@ -66,16 +74,23 @@ class ErrorBounds {
       most.push_back(all[v].most), error.push_back(all[v].error), sum.push_back(all[v].most);
       ones.emplace_back(all[v].most.size(), 1.0);
       for (size_t i = 0; i < sum.back().size(); ++i) sum.back()[i] += error.back()[i];
+      if (!is_float(f.type(v).dtype))
+        error.back() = sum.back() = ones.back() = most.back();  // places
     }
-    const DType t = f.type(n.output()).dtype;
-    Bound& y = all[n.output()];
+    const DType t = f.type(n.first_output).dtype;
+    Bound& y = all[n.first_output];  // of places (max_pool's second result) nothing is said
     const std::string_view op = n.op->name;
     const auto is = [&](std::initializer_list<std::string_view> names) {
       return std::find(names.begin(), names.end(), op) != names.end();
     };
     double roundings = 0;  // of the result, in units of its dtype
-    if (n.op->is_view || is({"concat", "pad", "max", "reduce_max", "max_pool", "relu"})) {
+    if (n.op->is_view || is({"concat", "pad", "max", "reduce_max", "max_pool", "relu",
+                             "dynamic_slice", "dynamic_update_slice"})) {
       y.most = TEGULA_TRY(apply(m, f, n, most)), y.error = TEGULA_TRY(apply(m, f, n, error));
+    } else if (op == "min") {
+      for (size_t i = 0; i < most[0].size(); ++i)
+        y.most.push_back(std::max(most[0][i], most[1][i])),
+            y.error.push_back(std::max(error[0][i], error[1][i]));
     } else if (is({"add", "sub"})) {
       for (size_t i = 0; i < most[0].size(); ++i)
         y.most.push_back(most[0][i] + most[1][i]), y.error.push_back(error[0][i] + error[1][i]);
@@ -84,7 +99,8 @@ class ErrorBounds {
       y.most = TEGULA_TRY(apply(m, f, n, most)), y.error = TEGULA_TRY(apply(m, f, n, sum));
       const Values terms = TEGULA_TRY(apply(m, f, n, ones));
       for (size_t i = 0; i < terms.size(); ++i) {
-        const double u = (terms[i] + 1) * unit(DType::kF32), of_sum = terms[i] > 1 ? u / (1 - u) : 0;
+        const double u = (terms[i] + 1) * unit(DType::kF32),
+                     of_sum = terms[i] > 1 ? u / (1 - u) : 0;
         y.error[i] = y.error[i] * (1 + of_sum) - y.most[i] + terms[i] * tiny(DType::kF32);
       }
       roundings = 1;

@@ -4,11 +4,15 @@
 // be merged; few values, so that two graphs are compiled and run in milliseconds.
 #pragma once
 
+#include <algorithm>
 #include <random>
 
 #include "tegula/ir/builder.h"
 #include "tegula/ops/conv.h"
 #include "tegula/ops/math.h"
+#include "tegula/passes/superopt/bridge.h"
+#include "tools/rules/prove/denote.h"
+#include "tools/rules/prove/evaluate.h"
 
 namespace tegula::testing {
 
@@ -17,8 +21,14 @@ class RewritableGraph {
   RewritableGraph(Module& module, uint64_t seed)
       : rng_(seed), b_(module, "random"), dtype_(pick({DType::kF32, DType::kBF16, DType::kF16})) {}
 
+  // With the rule's left side somewhere in it, at sizes that its conditions allow.
+  Result<FuncId> build(const superopt::Rule& rule) {
+    if (chance(2)) step();
+    left_side(rule);
+    return build();
+  }
   Result<FuncId> build() {
-    for (size_t left = 2 + below(4); left > 0; --left) step();
+    for (size_t left = 2 + below(4); left > 0 && !b_.failed(); --left) step();
     std::vector<bool> is_read(b_.function().values.size(), false);
     for (const Node& n : b_.function().nodes)
       for (const ValueId v : n.inputs) is_read[v] = true;
@@ -55,12 +65,15 @@ class RewritableGraph {
     for (const Var& v : made_)
       if (v.rank() == rank && v.dtype() == dtype_ && v.shape().numel() <= 1500) fit.push_back(v);
     if (!fit.empty() && !chance(3)) return pick(fit);
-    if (rank == 4) return param({1 + static_cast<int64_t>(below(2)), small(), 3 + small(), 3 + small()});
+    if (rank == 4)
+      return param({1 + static_cast<int64_t>(below(2)), small(), 3 + small(), 3 + small()});
     Shape s;
     for (int d = 0; d < rank; ++d) s.push_back(rank == 3 && d == 0 ? small() : size());
     return param(s);
   }
-  Var any() { return made_.empty() || chance(4) ? value(2 + static_cast<int>(below(3))) : pick(made_); }
+  Var any() {
+    return made_.empty() || chance(4) ? value(2 + static_cast<int>(below(3))) : pick(made_);
+  }
   Var like(const Var& v) {
     std::vector<Var> fit;
     for (const Var& w : made_)
@@ -91,6 +104,49 @@ class RewritableGraph {
       default:
         return elementwise();
     }
+  }
+
+  void left_side(const superopt::Rule& rule) {
+    superopt::Assignment at;
+    bool holds = false;
+    const auto needed = superopt::conditions(rule.graph, rule.left);
+    for (int tries = 0; tries < 400 && !holds; ++tries) {
+      for (const superopt::Symbol s : rule.sizes)
+        at.integers[s] = 1 + static_cast<int64_t>(below(7));
+      for (const superopt::Symbol s : rule.integers)
+        at.integers[s] = static_cast<int64_t>(below(8)) - 2;
+      holds = at.holds(rule.where) && at.holds(needed);
+    }
+    std::map<std::string, std::string> functions;
+    if (holds && rule.scalars.empty()) side(rule, rule.left, at, functions);
+  }
+  // Invalid: no op can say it here.
+  Var side(const superopt::Rule& rule, int node, const superopt::Assignment& at,
+           std::map<std::string, std::string>& functions) {
+    const superopt::Node& n = rule.graph.nodes[static_cast<size_t>(node)];
+    if (n.kind == "input") {
+      const std::string& name = n.attrs.words.find("name")->second;
+      if (const auto known = inputs_.find(name); known != inputs_.end()) return known->second;
+      Shape s;
+      for (const superopt::Poly& p : n.shape) s.push_back(at.integer(p));
+      return inputs_[name] = s.numel() <= 4000 && s.numel() > 0 ? param(s) : Var();
+    }
+    std::vector<Var> in;
+    for (const int x : n.in) in.push_back(side(rule, x, at, functions));
+    for (const Var& v : in)
+      if (!v.valid() || v.dtype() != dtype_) return Var();
+    superopt::KindOfNode call{n.kind, n.attrs, {}};
+    for (auto& [name, list] : call.attrs.polys)
+      for (superopt::Poly& p : list) p = at.integer(p);
+    if (n.kind == "function") {
+      std::string& f = functions[n.attrs.words.find("name")->second];
+      if (f.empty()) f = in.size() == 2 ? "min" : pick<std::string>({"tanh", "relu", "sigmoid"});
+      call.attrs.words["name"] = f;
+    }
+    const auto y = superopt::emit_kind(b_, call, in, {dtype_, {}});
+    if (!y.ok() || y->rank() == 0) return Var();
+    if (node == rule.left || chance(8)) add(*y);
+    return *y;
   }
 
   // The weight that these dims take beside x, its own factor being of n.
@@ -148,13 +204,13 @@ class RewritableGraph {
     const Var y = product(dims, x, size());
     add(y);
     const Var w = Var(&b_, b_.function().producer(y.id())->inputs[1]);
-    for (size_t left = 1 + below(2); left > 0; --left)
-      add(dot(dims, param({size(), x.dim(1)}), w));
+    for (size_t left = 1 + below(2); left > 0; --left) add(dot(dims, param({size(), x.dim(1)}), w));
   }
   void sum_of_products() {
     const bool has_batch = chance(2);
-    const std::string dims = has_batch ? pick<std::string>({"b m k, k n -> b m n", "b m k, n k -> b m n"})
-                                       : pick<std::string>({"m k, k n -> m n", "m k, n k -> m n"});
+    const std::string dims = has_batch
+                                 ? pick<std::string>({"b m k, k n -> b m n", "b m k, n k -> b m n"})
+                                 : pick<std::string>({"m k, k n -> m n", "m k, n k -> m n"});
     const Var x = value(has_batch ? 3 : 2);
     Shape other = x.shape();
     other[x.rank() - 1] = size();
@@ -172,7 +228,8 @@ class RewritableGraph {
     o.hi = {static_cast<int64_t>(below(2)), static_cast<int64_t>(below(2))};
     if (chance(2)) o.stride = {1, 1};
     if (chance(2)) o.dilation = {1, 1};
-    if (x.dim(2).bound() <= o.dilation[0] * (kh - 1) || x.dim(3).bound() <= o.dilation[1] * (kw - 1))
+    if (x.dim(2).bound() <= o.dilation[0] * (kh - 1) ||
+        x.dim(3).bound() <= o.dilation[1] * (kw - 1))
       o.dilation = {1, 1}, o.lo = o.hi = {2, 2};
     return o;
   }
@@ -301,6 +358,7 @@ class RewritableGraph {
   Builder b_;
   DType dtype_;
   int n_params_ = 0;
+  std::map<std::string, Var> inputs_;  // of a rule
   std::vector<Var> made_;
 };
 

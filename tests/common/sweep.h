@@ -1,6 +1,7 @@
 // Random searches: a few cases in ctest, by command as long as they are told.
 //
 //   TEGULA_SWEEP_SECONDS=1200  goes on for so long instead
+//   TEGULA_SWEEP=10000         so many cases instead
 //   TEGULA_SWEEP_FROM=N        begins at case N: each case is its number's own
 #pragma once
 
@@ -19,6 +20,7 @@ class Sweep {
  public:
   explicit Sweep(uint64_t quick_cases) : quick_(quick_cases) {
     if (const char* text = std::getenv("TEGULA_SWEEP_SECONDS")) seconds_ = std::atof(text);
+    if (const char* text = std::getenv("TEGULA_SWEEP")) quick_ = std::strtoull(text, nullptr, 10);
     if (const char* text = std::getenv("TEGULA_SWEEP_FROM"))
       first_ = at_ = std::strtoull(text, nullptr, 10);
   }

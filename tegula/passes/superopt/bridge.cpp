@@ -128,7 +128,10 @@ std::optional<KindOfNode> kind_of(const Function& f, const tegula::Node& n) {
         k.attrs.polys[a.name] = polys_of(a.value);
     }
     if (n.op == &dot_op && !is_plain_dot(n)) return {};
-    if (n.op == &pad_op && (n.attrs.f("value") != 0 || n.attrs.has("size"))) return {};
+    if (n.op == &pad_op) {
+      if (n.attrs.f("value") != 0 || n.attrs.has("size")) return {};
+      k.rest.erase("value");  // a pad of the kind is of zeros
+    }
     if (n.op == &conv_op) {
       const Extents out = extents_of(f.type(n.output()).shape);
       k.attrs.polys["out"].assign(out.begin() + 2, out.end());
@@ -142,6 +145,7 @@ std::optional<KindOfNode> kind_of(const Function& f, const tegula::Node& n) {
 
 Result<Var> emit_kind(Builder& b, const KindOfNode& call, std::span<const Var> in,
                       const Type& like) {
+  if (b.failed()) return b.error();  // its values are no operands
   Attrs attrs = call.rest;
   const OpDef* op = nullptr;
   std::vector<Var> operands(in.begin(), in.end());

@@ -18,11 +18,9 @@ namespace {
 std::vector<int64_t> samples(int64_t n, int64_t most) {
   std::vector<int64_t> at;
   for (int64_t i = 0; i < std::min(n, most); ++i)
-    at.push_back(n <= most ? i
-                 : i == 0  ? n - 1
-                           : static_cast<int64_t>(mix(static_cast<uint64_t>(i), 0) %
-                                                 static_cast<uint64_t>(n)));
-  if (n > most) at.push_back(0);
+    at.push_back(n > most && i > 1 ? static_cast<int64_t>(mix(7, static_cast<uint64_t>(i)) >> 1) % n
+                                   : i);
+  if (n > most) at[1] = n - 1;
   return at;
 }
 constexpr int64_t kOfResults = 48, kOfOperands = 8, kOfTerms = 4;
@@ -31,8 +29,7 @@ constexpr size_t kMostElements = size_t{1} << 21;
 // A hash of what each element is made of.
 class Elements {
  public:
-  explicit Elements(const Module& module)
-      : module_(module), f_(module[0]), forms_(f_.nodes.size()), wholes_(f_.values.size(), 0) {
+  explicit Elements(const Module& module) : module_(module), f_(module[0]) {
     for (size_t s = 0; s < module.symbols.size(); ++s)
       bounds_.emplace_back(Symbol("S", static_cast<int64_t>(s)), module.symbols[s].bound);
   }
@@ -49,7 +46,6 @@ class Elements {
  private:
   using Bindings = std::vector<std::pair<Symbol, int64_t>>;
   struct Known {
-    bool is_asked = false;
     std::optional<KindOfNode> kind;  // none: opaque
     Form form;
   };
@@ -63,19 +59,15 @@ class Elements {
   }
 
   const Known& form(NodeId id) {
+    if (const auto at = forms_.find(id); at != forms_.end()) return at->second;
     Known& known = forms_[id];
-    if (std::exchange(known.is_asked, true)) return known;
     const tegula::Node& n = f_.nodes[id];
-    if (n.op->is_elementwise) return known;
-    known.kind = kind_of(f_, n);
+    if (!n.op->is_elementwise) known.kind = kind_of(f_, n);
+    if (!known.kind) return known;
     std::vector<Extents> in;
     for (const ValueId v : n.inputs) in.push_back(extents_of(f_.type(v).shape));
-    if (!known.kind) return known;
     auto made = form_of(known.kind->kind, {in, known.kind->attrs});
-    if (made.ok())
-      known.form = std::move(*made);
-    else
-      known.kind.reset();
+    made.ok() ? (void)(known.form = std::move(*made)) : known.kind.reset();
     return known;
   }
 
@@ -100,11 +92,10 @@ class Elements {
 
   // All of an operand that is read in a way that nobody tells.
   uint64_t whole(ValueId v) {
-    if (wholes_[v] != 0) return wholes_[v];
     uint64_t hash = tegula::hash_of(f_.type(v));
     for (const int64_t at : samples(f_.type(v).shape.numel(), kOfOperands))
       hash = mix(hash, of(v, at));
-    return wholes_[v] = hash;
+    return hash;
   }
 
   // Loops that equalities tie to the rest: t and u in "at = 12 t + u", the larger factor first.
@@ -192,8 +183,7 @@ class Elements {
   const Module& module_;
   const Function& f_;
   Bindings bounds_;
-  std::vector<Known> forms_;
-  std::vector<uint64_t> wholes_;
+  std::map<NodeId, Known> forms_;
   std::unordered_map<uint64_t, uint64_t> known_;
 };
 
@@ -218,18 +208,15 @@ void add_sums(const Module& module, const Function& f, const Planning& asked,
     if (n.op->is_view || n.op->is_elementwise || n.inputs.empty()) continue;
     const std::vector<Type> in = at_bounds(f.input_types(n)), out = at_bounds(f.output_types(n));
     const OpCall call{n.op, &n.attrs, in, out, &module, n.regions};
-    const bool has_program = n.op->regions && n.op->regions->is_program();
     const std::string_view order = of_program || has_bodies(*n.op) ? "" : asked.order_of(call);
     for (const FuncId region : n.regions)
-      add_sums(module, module[region], asked, has_program ? &order : nullptr, sums);
+      add_sums(module, module[region], asked, has_bodies(*n.op) ? nullptr : &order, sums);
     const int64_t length = n.op == &fused_op || has_bodies(*n.op) ? 1 : length_of(call);
     if (order == "exact" || length == 1) continue;
     std::string what = cat(n.op == &dot_fused_op ? dot_op.name : n.op->name, " of ", length, " ",
                            in[0].dtype, ", ", out[0].dtype);
-    for (const std::string_view name : {std::string_view("k_shards"), kSumShards})
-      if (const AttrValue* a = n.attrs.find(name))
-        what += cat(", ", name, " ",
-                    a->index() == 1 ? a->get<int64_t>() : SumShards::of(n.attrs).outer);
+    if (n.attrs.has("k_shards")) what += cat(", k_shards ", n.attrs.i("k_shards"));
+    if (n.attrs.has(kSumShards)) what += cat(", sum_shards ", SumShards::of(n.attrs).outer);
     if (n.attrs.flag("accumulate")) what += ", in parts";
     sums[what][std::string(of_program ? *of_program : order)] += out[0].shape.numel();
   }
@@ -270,18 +257,6 @@ std::string difference(const Module& before, const Module& after) {
         return cat("result ", r, ", element ", at, " is made otherwise");
   }
   return a.is_too_large() || b.is_too_large() ? "it is too large to be followed" : "";
-}
-
-Result<std::string> changed_order(const Module& before, const Module& after,
-                                  const PipelineOptions& pipeline) {
-  if (std::string text = difference(before, after); !text.empty()) return text;
-  Sums sums[2];
-  for (int k = 0; k < 2; ++k) {
-    Module m = k == 0 ? before : after;
-    TEGULA_TRY(run_passes(m, 0, pipeline));
-    sums[k] = sums_of(m, m[0], pipeline.pass.asked());
-  }
-  return difference(sums[0], sums[1]);
 }
 
 }  // namespace tegula::superopt

@@ -14,7 +14,7 @@
 #include <map>
 #include <string>
 
-#include "tegula/passes/pipeline.h"
+#include "tegula/passes/pass.h"
 
 namespace tegula::superopt {
 
@@ -31,9 +31,5 @@ std::string difference(const Sums& before, const Sums& after);
 // Where functions 0 of two modules take other elements, or sum them otherwise: "result 1, element
 // 5"; "": nowhere. Parameters are the same by their numbers.
 std::string difference(const Module& before, const Module& after);
-
-// Both of these: "" if bits stay with the kernels of this pipeline. Errors: a pass's.
-Result<std::string> changed_order(const Module& before, const Module& after,
-                                  const PipelineOptions& pipeline);
 
 }  // namespace tegula::superopt

@@ -4,10 +4,10 @@
 // cheapest candidate next, those kept that cost at most α times the best, equal ones once. A
 // candidate's price is that of its calls after the rest of the pipeline, since fusion changes the
 // sum (cost/calls.h). The cheapest few are then timed on the target; the fastest is taken if it is
-// faster than the block as it was, and alike blocks are replaced alike. In mode exact only rules
-// of class exact are tried, only what keeps every sum's order and width with the kernels chosen on
-// the target (kept_order.h) is timed, and that must have the block's bits, on special values, too.
-// [Jia et al. 2019, TASO, sections 4 and 5]
+// faster than the block as it was, in a second round, too, and alike blocks are replaced alike. In
+// mode exact only rules of class exact are tried, only what keeps every sum's order and width with
+// the kernels chosen on the target (kept_order.h) is timed, and that must have the block's bits, on
+// special values, too. [Jia et al. 2019, TASO, sections 4 and 5]
 #pragma once
 
 #include "tegula/passes/pass.h"
@@ -55,8 +55,9 @@ struct TakenRule {
 struct Found {
   std::vector<TakenRule> rules;
   int64_t n_blocks = 0, n_distinct = 0, n_changed = 0, n_candidates = 0, n_recalled = 0;
-  double seconds = 0, ready_s = 0;                 // of them, until what is timed could run
-  bool is_spent = false;                           // the budget ended the search
+  int64_t n_accidents = 0;          // distinct blocks whose best was faster in a first round alone
+  double seconds = 0, ready_s = 0;  // of them, until what is timed could run
+  bool is_spent = false;            // the budget ended the search
   double priced_before_s = 0, priced_after_s = 0;  // of all changed blocks
   double timed_before_s = 0, timed_after_s = 0;    // 0: not timed
   // What mode exact left out, though it would be cheaper: rules, and how their sums would change.

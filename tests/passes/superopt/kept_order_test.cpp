@@ -4,6 +4,7 @@
 #include "tegula/ops/conv.h"
 #include "tegula/passes/superopt/search.h"
 #include "tegula/plan/planning.h"
+#include "tests/common/changed_order.h"
 #include "tests/passes/passes.h"
 
 namespace tegula {
@@ -30,7 +31,7 @@ std::string changed(const Module& before, const Module& after) {
   const PlanningFor planning(plan);
   PipelineOptions o;
   o.pass.planning = &planning;
-  const auto text = superopt::changed_order(before, after, o);
+  const auto text = test::changed_order(before, after, o);
   EXPECT_TRUE(text.ok()) << text.error().message;
   return text.ok() ? *text : "";
 }

@@ -235,5 +235,28 @@ TEST(Pet, RefusesWhatIsNoSumOfProducts) {
   EXPECT_FALSE(compare(rule_of("inputs x[4] y[5]\nleft x\nright y\n"), {}).ok());
 }
 
+TEST(Pet, SizesThatLeaveTheIntegersAreRefused) {
+  const auto rule = [](const std::string& text) {
+    return (*parse_rules("rule r\n" + text, "t"))[0];
+  };
+  const auto expect = [](const Rule& r, std::map<Symbol, int64_t> sizes, std::string_view why) {
+    Assignment at;
+    at.integers = std::move(sizes);
+    const auto p = compare(r, at);
+    ASSERT_FALSE(p.ok());
+    EXPECT_NE(p.error().message.find(why), std::string::npos) << p.error().message;
+  };
+  const Rule merged = rule(
+      "sizes a b c d e\ninputs x[a,b,c,d,e]\nleft reshape(x, shape=[a*b*c*d*e])\n"
+      "right reshape(x, shape=[a*b*c*d*e])\n");
+  std::map<Symbol, int64_t> all;
+  for (const char* name : {"a", "b", "c", "d", "e"}) all[Symbol(name)] = 1 << 20;
+  expect(merged, all, "elements are too many");
+  const Rule far = rule(
+      "sizes n\ninputs x[n]\nleft pad(x, dim=0, lo=1000000000*n, hi=-1000000000*n)\n"
+      "right x\n");
+  expect(far, {{Symbol("n"), 4}}, "is too large at these sizes");
+}
+
 }  // namespace
 }  // namespace tegula::superopt

@@ -11,6 +11,33 @@ namespace tegula::superopt {
 namespace {
 
 constexpr int64_t kMostBoxes = 1 << 16;
+// Of one size, offset or step, and of a value: indices and their sums then stay far below 2^63.
+constexpr double kMostSize = 1 << 30, kMostElements = 1LL << 40;
+
+// Do all numbers of the node fit?
+Status check_numbers(const Graph& g, int node, const Assignment& at) {
+  const Node& n = g.nodes[static_cast<size_t>(node)];
+  for (const int x : n.in) TEGULA_TRY(check_numbers(g, x, at));
+  const auto fits = [&](const Poly& p, std::string_view what) -> Status {
+    if (p.is_exact() && at.most(p) <= kMostSize) return {};
+    return unsupported(cat(n.kind, ": ", what, " ", p.text(),
+                           " is too large at these sizes: a number "
+                           "is at most ",
+                           static_cast<int64_t>(kMostSize)));
+  };
+  double n_elements = 1;
+  for (const Poly& p : n.shape)
+    TEGULA_TRY(fits(p, "the extent")), n_elements *= std::max(1.0, at.most(p));
+  if (n_elements > kMostElements)
+    return unsupported(cat(n.kind, ": ", n_elements, " elements are too many: at most ",
+                           static_cast<int64_t>(kMostElements)));
+  for (const auto& [name, list] : n.attrs.polys)
+    for (const Poly& p : list)
+      if (std::none_of(at.scalars.begin(), at.scalars.end(),
+                       [&](const auto& s) { return p.has(s.first); }))
+        TEGULA_TRY(fits(p, name));
+  return {};
+}
 
 Result<Form> form_at(const Graph& g, const Node& n) {
   std::vector<Extents> in;
@@ -91,7 +118,7 @@ class Cutter {
     if (i > 0 && i < shape_[dim]) cuts_[dim].insert(i);
   }
   void cut_all(size_t dim) {
-    for (int64_t i = 1; i < shape_[dim]; ++i) cuts_[dim].insert(i);
+    for (int64_t i = 1; i < shape_[dim] && i <= kMostBoxes; ++i) cuts_[dim].insert(i);
   }
 
   // Where "a ≥ q" begins or ends to hold, for any of the loops' values.
@@ -101,7 +128,7 @@ class Cutter {
     for (const auto& [size, by] : a.of_loops) {
       std::set<int64_t> more;
       for (const int64_t o : offsets)
-        for (int64_t l = 0; l < size; ++l) more.insert(o + by * l);
+        for (int64_t l = 0; l < size && more.size() <= 4096; ++l) more.insert(o + by * l);
       offsets = std::move(more);
       if (offsets.size() > 4096) break;
     }
@@ -253,6 +280,7 @@ int64_t Box::n_elements() const {
 Result<Partial> compare(const Rule& rule, const Assignment& at, uint64_t seed) {
   const auto node = [&](int n) -> const Node& { return rule.graph.nodes[static_cast<size_t>(n)]; };
   Partial out;
+  for (const int side : {rule.left, rule.right}) TEGULA_TRY(check_numbers(rule.graph, side, at));
   out.shape = shape_at(node(rule.left), at);
   if (shape_at(node(rule.right), at) != out.shape)
     return invalid_argument(
@@ -305,7 +333,7 @@ Result<Partial> compare(const Rule& rule, const Assignment& at, uint64_t seed) {
 int64_t work_of(const Graph& graph, int node, const Assignment& at) {
   std::set<int> seen;
   std::vector<int> open = {node};
-  int64_t work = 0;
+  double work = 0;
   while (!open.empty()) {
     const int n = open.back();
     open.pop_back();
@@ -316,13 +344,13 @@ int64_t work_of(const Graph& graph, int node, const Assignment& at) {
     if (!form.ok()) continue;
     for (const Form::Piece& p : form->pieces) {
       if (p.reads.size() < 2) continue;
-      int64_t terms = 1;
-      for (const int64_t size : shape_at(of, at)) terms *= size;
-      for (const Form::Loop& loop : p.loops) terms *= at.integer(loop.size);
+      double terms = 1;
+      for (const int64_t size : shape_at(of, at)) terms *= static_cast<double>(size);
+      for (const Form::Loop& loop : p.loops) terms *= static_cast<double>(at.integer(loop.size));
       work += terms;
     }
   }
-  return work;
+  return static_cast<int64_t>(std::min(work, 9e18));
 }
 
 }  // namespace tegula::superopt

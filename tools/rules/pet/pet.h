@@ -24,7 +24,8 @@ struct Partial {
   int64_t n_boxes = 0;     // that were looked at
   int64_t positions_tested = 0;
 };
-// Errors: sides of different shapes; a kind that is no sum of products; too many boxes.
+// Errors: sides of different shapes; a kind that is no sum of products; too many boxes; sizes
+// past 2^30, values past 2^40 elements.
 Result<Partial> compare(const Rule& rule, const Assignment& at, uint64_t seed = 1);
 
 // The rule at these sizes whose right side has the wrong boxes replaced by the left side's.
@@ -50,7 +51,7 @@ Result<Assignment> sizes_of(std::span<const std::string> given, const Rule& rule
 // Errors: a name that no rule has.
 Status check_sizes(std::span<const std::string> given, std::span<const Rule> rules,
                    std::string_view file);
-// Multiply-adds of a node and all it is made of.
+// Multiply-adds of a node and all it is made of, up to 9·10^18.
 int64_t work_of(const Graph& graph, int node, const Assignment& at);
 
 }  // namespace tegula::superopt

@@ -1,5 +1,7 @@
 #include "tools/rules/prove/evaluate.h"
 
+#include <cmath>
+
 #include "tegula/base/algorithm.h"
 
 namespace tegula::superopt {
@@ -18,9 +20,20 @@ int64_t Assignment::integer(const Poly& p) const {
   });
 }
 
+double Assignment::most(const Poly& p) const {
+  double sum = 0;
+  for (const auto& [monomial, coefficient] : p.terms()) {
+    double product = std::fabs(static_cast<double>(coefficient));
+    for (const Symbol s : monomial) product *= std::fabs(static_cast<double>(integer(s)));
+    sum += product;
+  }
+  return sum;
+}
+
 bool Assignment::holds(std::span<const Guard> where) const {
   for (const Guard& g : where)
-    if (const int64_t v = integer(g.p); v < 0 || (g.is_zero && v != 0)) return false;
+    if (const int64_t v = most(g.p) < 1e18 ? integer(g.p) : -1; v < 0 || (g.is_zero && v != 0))
+      return false;
   return true;
 }
 

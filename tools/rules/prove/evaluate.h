@@ -44,11 +44,15 @@ class Residue {
   uint64_t value_ = 0;
 };
 
-// Values of sizes, integers and scalars. Absent symbols have the value 1.
+// Values of sizes, integers and scalars. Absent symbols have the value 1. integer() counts in 64
+// bits: ask most() before where sizes are a user's.
 struct Assignment {
   std::map<Symbol, int64_t> integers;
   std::map<Symbol, Residue> scalars;
   int64_t integer(const Poly& p) const;
+  // |value|, and every sum on the way to it, is at most this: what is far below 2^63 is exact.
+  double most(const Poly& p) const;
+  // What leaves 64 bits does not hold.
   bool holds(std::span<const Guard> where) const;
 };
 
