@@ -13,4 +13,14 @@ inline double clock_seconds(clockid_t clock) {
 // The machine's steady clock, the same for all of its processes.
 inline double steady_seconds() { return clock_seconds(CLOCK_MONOTONIC); }
 
+// The time since it was made, by the steady clock.
+class Stopwatch {
+ public:
+  double seconds() const { return steady_seconds() - begin_; }
+  double ms() const { return 1e3 * seconds(); }
+
+ private:
+  double begin_ = steady_seconds();
+};
+
 }  // namespace tegula

@@ -29,6 +29,10 @@ std::string joined(const Items& items, std::string_view between = ", ") {
       items, between, [](const auto& item) -> const auto& { return item; });
 }
 
+// Levenshtein's: how many insertions, deletions and changes of a byte make one text of the other,
+// letters in ASCII being alike in either case. Cost: the product of their lengths.
+size_t edit_distance(std::string_view a, std::string_view b);
+
 // printf into a string.
 __attribute__((format(printf, 1, 2))) std::string printed(const char* format, ...);
 

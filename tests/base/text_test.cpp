@@ -20,6 +20,12 @@ TEST(Text, ListsAreJoined) {
   EXPECT_EQ(joined(std::vector<int>{1, 2}, "+", [](int n) { return cat("<", n, ">"); }), "<1>+<2>");
 }
 
+TEST(Text, EditsAreCounted) {
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+  EXPECT_EQ(edit_distance("Llama", "llama"), 0U);
+  EXPECT_EQ(edit_distance("", "abc"), 3U);
+}
+
 TEST(Text, IsPrintedWhateverItsLength) {
   EXPECT_EQ(printed("%.1f %%, %s", 2.25, "x"), "2.2 %, x");
   EXPECT_EQ(printed("%5000d", 1).size(), 5000U);
