@@ -365,13 +365,12 @@ std::optional<BestCheckpoint> best_checkpoint(const std::string& dir) {
   const auto text = read_file(path);
   const auto json = text.ok() ? Json::parse(*text, path) : Result<Json>(text.error());
   if (!json.ok()) return std::nullopt;
-  const Json *name = json->find("checkpoint"), *step = json->find("step");
+  const auto* name = json->find_as<std::string>("checkpoint");
+  const auto* step = json->find_as<int64_t>("step");
   const Json* loss = json->find("val_loss");
-  if (!name || !name->as<std::string>() || !step || !step->as<int64_t>() || !loss ||
-      !loss->is_number() || parse_step_name(*name->as<std::string>()).step < 0)
+  if (!name || !step || !loss || !loss->is_number() || parse_step_name(*name).step < 0)
     return std::nullopt;
-  BestCheckpoint best{join_path(checkpoints_of(dir), *name->as<std::string>()),
-                      *step->as<int64_t>(), loss->number(0)};
+  BestCheckpoint best{join_path(checkpoints_of(dir), *name), *step, loss->number(0)};
   if (!path_exists(best.path)) return std::nullopt;
   return best;
 }

@@ -26,7 +26,6 @@
 #include <utility>
 #include <vector>
 
-#include "tegula/base/memory.h"
 #include "tegula/io/file.h"
 #include "tegula/io/manifest.h"
 #include "tegula/io/safetensors.h"

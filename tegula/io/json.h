@@ -62,6 +62,12 @@ class Json {
 
   // Objects: the member's value, or null pointer; null pointer also for what is no object.
   const Json* find(std::string_view key) const;
+  // The member's value if it is there and of that type, else null.
+  template <class T>
+  const T* find_as(std::string_view key) const {
+    const Json* value = find(key);
+    return value ? value->as<T>() : nullptr;
+  }
   // Objects (null becomes one): replaces or appends.
   void set(std::string_view key, Json value);
 
@@ -81,5 +87,13 @@ struct Json::Member {
 template <class T>
 requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json::Json(T value)
     : value_(static_cast<int64_t>(value)) {}
+
+// What `json_of` makes of each item.
+template <class Items, class F>
+Json::Array json_list(const Items& items, F&& json_of) {
+  Json::Array all;
+  for (const auto& item : items) all.push_back(json_of(item));
+  return all;
+}
 
 }  // namespace tegula

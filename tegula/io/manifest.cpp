@@ -86,18 +86,16 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
         cat("'", path, "' has the format '", format, "', and this version reads ", kFormat,
             ": it was written by a newer version; use that, or a checkpoint of this one"));
   Manifest manifest;
-  const Json* step = parsed->find("step");
-  const Json* files = parsed->find("files");
-  if (step == nullptr || step->as<int64_t>() == nullptr || files == nullptr ||
-      files->as<Json::Array>() == nullptr)
-    return damaged("it has no step or no files");
-  manifest.step = *step->as<int64_t>();
-  for (const Json& f : *files->as<Json::Array>()) {
-    const Json* n_bytes = f.find("n_bytes");
+  const auto* step = parsed->find_as<int64_t>("step");
+  const auto* files = parsed->find_as<Json::Array>("files");
+  if (step == nullptr || files == nullptr) return damaged("it has no step or no files");
+  manifest.step = *step;
+  for (const Json& f : *files) {
+    const auto* n_bytes = f.find_as<int64_t>("n_bytes");
     ManifestEntry entry{text_of(f.find("name")), 0, text_of(f.find("sha256"))};
-    if (n_bytes == nullptr || n_bytes->as<int64_t>() == nullptr || !is_plain_name(entry.name))
+    if (n_bytes == nullptr || !is_plain_name(entry.name))
       return damaged(cat("the entry '", entry.name, "' is not a file of this directory"));
-    entry.n_bytes = static_cast<uint64_t>(*n_bytes->as<int64_t>());
+    entry.n_bytes = static_cast<uint64_t>(*n_bytes);
     manifest.files.push_back(std::move(entry));
   }
   const std::string expected = text_of(parsed->find("content_sha256"));

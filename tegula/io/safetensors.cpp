@@ -161,12 +161,9 @@ int64_t size_value(const Json& value) {
 }
 
 Result<Entry> parse_entry(const std::string& name, const Json& value) {
-  const Json* dtype = value.find("dtype");
-  const Json* shape = value.find("shape");
-  const Json* offsets = value.find("data_offsets");
-  const auto* dtype_text = dtype ? dtype->as<std::string>() : nullptr;
-  const auto* dims = shape ? shape->as<Json::Array>() : nullptr;
-  const auto* ends = offsets ? offsets->as<Json::Array>() : nullptr;
+  const auto* dtype_text = value.find_as<std::string>("dtype");
+  const auto* dims = value.find_as<Json::Array>("shape");
+  const auto* ends = value.find_as<Json::Array>("data_offsets");
   if (!dtype_text || !dims || !ends || ends->size() != 2)
     return invalid_argument("it needs a dtype, a shape and two data_offsets");
   Entry entry{name, {}, 0, 0};
