@@ -150,32 +150,31 @@ inline constexpr std::string_view kNestedTheta =
 inline constexpr std::string_view kNestedShare =
     "rope_parameters.partial_rotary_factor rope_scaling.partial_rotary_factor";
 
-inline constexpr Cut kDecoderCuts[] = {{"q_proj.weight", 0, &setting::kHeads},
-                                       {"q_proj.bias", 0, &setting::kHeads},
-                                       {"k_proj.weight", 0, &setting::kKvHeads},
-                                       {"k_proj.bias", 0, &setting::kKvHeads},
-                                       {"v_proj.weight", 0, &setting::kKvHeads},
-                                       {"v_proj.bias", 0, &setting::kKvHeads},
-                                       {"o_proj.weight", 1, &setting::kHeads},
-                                       {"gate_proj.weight", 0},
-                                       {"gate_proj.bias", 0},
-                                       {"up_proj.weight", 0},
-                                       {"up_proj.bias", 0},
-                                       {"down_proj.weight", 1},
-                                       {"embed_tokens.weight", 0},
-                                       {"lm_head.weight", 0}};
-inline constexpr Cut kQwenExpertCuts[] = {{"q_proj.weight", 0, &setting::kHeads},
-                                          {"q_proj.bias", 0, &setting::kHeads},
-                                          {"k_proj.weight", 0, &setting::kKvHeads},
-                                          {"k_proj.bias", 0, &setting::kKvHeads},
-                                          {"v_proj.weight", 0, &setting::kKvHeads},
-                                          {"v_proj.bias", 0, &setting::kKvHeads},
-                                          {"o_proj.weight", 1, &setting::kHeads},
-                                          {"experts.gate_proj.weight", 0, &setting::kExperts},
-                                          {"experts.up_proj.weight", 0, &setting::kExperts},
-                                          {"experts.down_proj.weight", 0, &setting::kExperts},
-                                          {"embed_tokens.weight", 0},
-                                          {"lm_head.weight", 0}};
+// Attention's weights, as most families call them, and the tables are cut alike; the feed-forward
+// layer's as a family's own list says.
+template <size_t N>
+constexpr std::array<Cut, N + 9> with_attention(const Cut (&own)[N]) {
+  std::array<Cut, N + 9> all = {{{"q_proj.weight", 0, &setting::kHeads},
+                                 {"q_proj.bias", 0, &setting::kHeads},
+                                 {"k_proj.weight", 0, &setting::kKvHeads},
+                                 {"k_proj.bias", 0, &setting::kKvHeads},
+                                 {"v_proj.weight", 0, &setting::kKvHeads},
+                                 {"v_proj.bias", 0, &setting::kKvHeads},
+                                 {"o_proj.weight", 1, &setting::kHeads},
+                                 {"embed_tokens.weight", 0},
+                                 {"lm_head.weight", 0}}};
+  for (size_t i = 0; i < N; ++i) all[i + 9] = own[i];
+  return all;
+}
+inline constexpr auto kDecoderCuts = with_attention({{"gate_proj.weight", 0},
+                                                     {"gate_proj.bias", 0},
+                                                     {"up_proj.weight", 0},
+                                                     {"up_proj.bias", 0},
+                                                     {"down_proj.weight", 1}});
+inline constexpr auto kQwenExpertCuts =
+    with_attention({{"experts.gate_proj.weight", 0, &setting::kExperts},
+                    {"experts.up_proj.weight", 0, &setting::kExperts},
+                    {"experts.down_proj.weight", 0, &setting::kExperts}});
 
 // Families of the decoder share this; `def` brings the rest. Where it says nothing else,
 // config.json has the family's name and ranks cut weights as Llama's.
@@ -195,6 +194,27 @@ constexpr std::array<Field, N + 5> with_sizes(const Field (&own)[N]) {
                                    {&setting::kHeads, "num_attention_heads"}}};
   for (size_t i = 0; i < N; ++i) all[i + 5] = own[i];
   return all;
+}
+// The fields that Llama and those after it share, by what an absent key means, and then a family's
+// own ones.
+struct LlamaKeys {
+  int64_t n_kv_heads = 0, head_dim = 0, context = 32768;
+  double norm_eps = 1e-6, initial_norm_eps = norm_eps, rope_theta = 1e4;
+  bool is_tied = false;
+};
+template <size_t N>
+constexpr auto llama_fields(const LlamaKeys& k, const Field (&own)[N]) {
+  Field all[N + 8] = {
+      {&setting::kKvHeads, "num_key_value_heads", k.n_kv_heads},
+      {&setting::kHeadDim, "head_dim", k.head_dim},
+      {&setting::kContext, "max_position_embeddings", k.context},
+      {&setting::kNormEps, "rms_norm_eps", k.norm_eps, k.initial_norm_eps},
+      {&setting::kRopeTheta, "rope_theta", k.rope_theta, k.rope_theta, kNestedTheta},
+      {&setting::kRopeScaling, ""},
+      {&setting::kDropout, "attention_dropout", 0},
+      {&setting::kTied, "tie_word_embeddings", k.is_tied, k.is_tied}};
+  for (size_t i = 0; i < N; ++i) all[i + 8] = own[i];
+  return with_sizes(all);
 }
 
 }  // namespace tegula

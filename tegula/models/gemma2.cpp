@@ -32,19 +32,13 @@ Status resolve(ModelConfig& m) {
   return {};
 }
 
-constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 4},
-                                     {&kHeadDim, "head_dim", 256},
-                                     {&kContext, "max_position_embeddings", 8192},
-                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
-                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                                     {&kRopeScaling, ""},
-                                     {&kDropout, "attention_dropout", 0},
-                                     {&kTied, "tie_word_embeddings", true, true},
-                                     {&kScoreScale, "query_pre_attn_scalar", 256},
-                                     {&kAttentionCap, "attn_logit_softcapping", 50, 50},
-                                     {&kLogitCap, "final_logit_softcapping", 30, 30},
-                                     {&kWindow, "sliding_window", 4096, 4096},
-                                     {&kLayerTypes, "layer_types", ""}});
+constexpr auto kFields =
+    llama_fields({.n_kv_heads = 4, .head_dim = 256, .context = 8192, .is_tied = true},
+                 {{&kScoreScale, "query_pre_attn_scalar", 256},
+                  {&kAttentionCap, "attn_logit_softcapping", 50, 50},
+                  {&kLogitCap, "final_logit_softcapping", 30, 30},
+                  {&kWindow, "sliding_window", 4096, 4096},
+                  {&kLayerTypes, "layer_types", ""}});
 constexpr FixedKey kFixed[] = {{"hidden_activation", R"("gelu_pytorch_tanh"|"gelu_new")", true},
                                {"hidden_act", R"("gelu_pytorch_tanh"|"gelu_new"|null)"},
                                {"attention_bias", "false|null"},

@@ -13,16 +13,9 @@ Decoder decoder(const ModelConfig& m) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 0},
-                                     {&kHeadDim, "head_dim", 0},
-                                     {&kContext, "max_position_embeddings", 2048},
-                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
-                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                                     {&kRopeScaling, ""},
-                                     {&kDropout, "attention_dropout", 0},
-                                     {&kTied, "tie_word_embeddings", false, false},
-                                     {&kBias, "attention_bias", false},
-                                     {&kFfnBias, "mlp_bias", false}});
+constexpr auto kFields =
+    llama_fields({.context = 2048, .initial_norm_eps = 1e-5},
+                 {{&kBias, "attention_bias", false}, {&kFfnBias, "mlp_bias", false}});
 
 }  // namespace
 

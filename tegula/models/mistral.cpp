@@ -10,15 +10,9 @@ using namespace setting;  // NOLINT(google-build-using-namespace)
 
 Decoder decoder(const ModelConfig&) { return {.window = window_of_all}; }
 
-constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 8},
-                                     {&kHeadDim, "head_dim", 0},
-                                     {&kContext, "max_position_embeddings", 131072},
-                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
-                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                                     {&kRopeScaling, ""},
-                                     {&kDropout, "attention_dropout", 0},
-                                     {&kTied, "tie_word_embeddings", false, false},
-                                     {&kWindow, "sliding_window", 4096, 0}});
+constexpr auto kFields =
+    llama_fields({.n_kv_heads = 8, .context = 131072, .initial_norm_eps = 1e-5},
+                 {{&kWindow, "sliding_window", 4096, 0}});
 
 }  // namespace
 

@@ -195,15 +195,7 @@ Var model_last_logits(Context& c, const ModelDef& model, Var tokens);
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config);
 int64_t parameter_count(const std::vector<WeightSpec>& weights);
 
-// The part that one of n ranks holds of a weight: the ranges, in order, of one of its dims.
-struct RankPart {
-  int dim = -1;                                     // -1: every rank holds the whole
-  std::vector<std::pair<int64_t, int64_t>> ranges;  // [begin, end)
-};
 // How much of a dim each of a cut's parts takes, but for the first one.
 int64_t part_extent(const ModelConfig& config, const Cut& cut, int64_t whole);
-// By the family's cuts. Errors: units that n ranks cannot share evenly, with their number.
-Result<RankPart> rank_part(const ModelConfig& config, const WeightSpec& weight, int64_t rank,
-                           int64_t n_ranks);
 
 }  // namespace tegula

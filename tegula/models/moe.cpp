@@ -33,15 +33,9 @@ constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 8},
 constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu"|"swish")", true},
                                {"router_jitter_noise", "0.0|0|null"},
                                {"sliding_window", "null"}};
-constexpr Cut kCuts[] = {{"q_proj.weight", 0, &kHeads},
-                         {"k_proj.weight", 0, &kKvHeads},
-                         {"v_proj.weight", 0, &kKvHeads},
-                         {"o_proj.weight", 1, &kHeads},
-                         {"experts.w1.weight", 0, &kExperts},
-                         {"experts.w2.weight", 0, &kExperts},
-                         {"experts.w3.weight", 0, &kExperts},
-                         {"embed_tokens.weight", 0},
-                         {"lm_head.weight", 0}};
+constexpr auto kCuts = with_attention({{"experts.w1.weight", 0, &kExperts},
+                                       {"experts.w2.weight", 0, &kExperts},
+                                       {"experts.w3.weight", 0, &kExperts}});
 
 }  // namespace
 

@@ -15,15 +15,8 @@ Decoder decoder(const ModelConfig& m) {
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)
-constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 0},
-                                     {&kHeadDim, "head_dim", 0},
-                                     {&kContext, "max_position_embeddings", 2048},
-                                     {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
-                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                                     {&kRopeScaling, ""},
-                                     {&kDropout, "attention_dropout", 0},
-                                     {&kTied, "tie_word_embeddings", false, false},
-                                     {&kBias, "attention_bias", false}});
+constexpr auto kFields =
+    llama_fields({.context = 2048, .norm_eps = 1e-5}, {{&kBias, "attention_bias", false}});
 // The norms of queries and keys are over all heads, so these stay together.
 constexpr Cut kCuts[] = {{"gate_proj.weight", 0},
                          {"up_proj.weight", 0},

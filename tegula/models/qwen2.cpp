@@ -14,18 +14,11 @@ Status resolve(ModelConfig& m) {
   return resolve_rotary(m);
 }
 
-constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 32},
-                                     {&kHeadDim, "head_dim", 0},
-                                     {&kContext, "max_position_embeddings", 32768},
-                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
-                                     {&kRopeTheta, "rope_theta", 1e4, 1e4, kNestedTheta},
-                                     {&kRopeScaling, ""},
-                                     {&kDropout, "attention_dropout", 0},
-                                     {&kTied, "tie_word_embeddings", false, false},
-                                     {&kUsesWindow, "use_sliding_window", false},
-                                     {&kWindow, "sliding_window", 4096, 0},
-                                     {&kFirstWindow, "max_window_layers", 28, 0},
-                                     {&kLayerTypes, "layer_types", ""}});
+constexpr auto kFields =
+    llama_fields({.n_kv_heads = 32}, {{&kUsesWindow, "use_sliding_window", false},
+                                      {&kWindow, "sliding_window", 4096, 0},
+                                      {&kFirstWindow, "max_window_layers", 28, 0},
+                                      {&kLayerTypes, "layer_types", ""}});
 
 }  // namespace
 

@@ -40,21 +40,14 @@ Status resolve(ModelConfig& m) {
   return resolve_rotary(m);
 }
 
-constexpr auto kFields = with_sizes({{&kKvHeads, "num_key_value_heads", 4},
-                                     {&kHeadDim, "head_dim", 0},
-                                     {&kContext, "max_position_embeddings", 32768},
-                                     {&kNormEps, "rms_norm_eps", 1e-6, 1e-6},
-                                     {&kRopeTheta, "rope_theta", 2e6, 2e6, kNestedTheta},
-                                     {&kRopeScaling, ""},
-                                     {&kDropout, "attention_dropout", 0},
-                                     {&kTied, "tie_word_embeddings", true, true},
-                                     {&kBias, "attention_bias", false},
-                                     {&kFfnBias, "mlp_bias", false},
-                                     {&kUsesWindow, "use_sliding_window", false},
-                                     {&kWindow, "sliding_window", 0, 0},
-                                     {&kInterval, "no_rope_layer_interval", 4, 4},
-                                     {&kTurns, "no_rope_layers", ""},
-                                     {&kLayerTypes, "layer_types", ""}});
+constexpr auto kFields = llama_fields({.n_kv_heads = 4, .rope_theta = 2e6, .is_tied = true},
+                                      {{&kBias, "attention_bias", false},
+                                       {&kFfnBias, "mlp_bias", false},
+                                       {&kUsesWindow, "use_sliding_window", false},
+                                       {&kWindow, "sliding_window", 0, 0},
+                                       {&kInterval, "no_rope_layer_interval", 4, 4},
+                                       {&kTurns, "no_rope_layers", ""},
+                                       {&kLayerTypes, "layer_types", ""}});
 
 }  // namespace
 

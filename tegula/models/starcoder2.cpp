@@ -40,18 +40,7 @@ constexpr auto kFields =
                 {&kBias, "use_bias", true},
                 {&kWindow, "sliding_window", 0, 0}});
 constexpr FixedKey kFixed[] = {{"hidden_act", R"("gelu_pytorch_tanh"|"gelu_new")", true}};
-constexpr Cut kCuts[] = {{"q_proj.weight", 0, &kHeads},
-                         {"q_proj.bias", 0, &kHeads},
-                         {"k_proj.weight", 0, &kKvHeads},
-                         {"k_proj.bias", 0, &kKvHeads},
-                         {"v_proj.weight", 0, &kKvHeads},
-                         {"v_proj.bias", 0, &kKvHeads},
-                         {"o_proj.weight", 1, &kHeads},
-                         {"c_fc.weight", 0},
-                         {"c_fc.bias", 0},
-                         {"c_proj.weight", 1},
-                         {"embed_tokens.weight", 0},
-                         {"lm_head.weight", 0}};
+constexpr auto kCuts = with_attention({{"c_fc.weight", 0}, {"c_fc.bias", 0}, {"c_proj.weight", 1}});
 
 }  // namespace
 

@@ -14,6 +14,35 @@
 namespace tegula {
 namespace {
 
+// The part that one of n ranks holds of a weight: the ranges, in order, of one of its dims.
+struct RankPart {
+  int dim = -1;                                     // -1: every rank holds the whole
+  std::vector<std::pair<int64_t, int64_t>> ranges;  // [begin, end)
+};
+// By the family's cuts, as one would do it by hand. Errors: units that n ranks cannot share evenly.
+Result<RankPart> rank_part(const ModelConfig& config, const WeightSpec& weight, int64_t rank,
+                           int64_t n_ranks) {
+  const ModelDef* model = TEGULA_TRY(find_model(config.type));
+  for (const Cut& cut : model->cuts) {
+    if (!weight.name.ends_with(cut.name)) continue;
+    const int64_t whole = weight.type.shape[cut.dim].bound();
+    const int64_t extent = part_extent(config, cut, whole);
+    const int64_t units = cut.units ? config.size(*cut.units) : extent;
+    if (units % n_ranks != 0)
+      return invalid_argument(cat("the ", units, " ", cut.units ? cut.units->name : "rows", " of ",
+                                  weight.name, " cannot be shared evenly by ", n_ranks,
+                                  " ranks: choose a number of ranks that divides them"));
+    RankPart part{cut.dim, {}};
+    int64_t begin = 0, here = whole - (cut.parts - 1) * extent;  // the first one's
+    for (int64_t p = 0; p < cut.parts; ++p, begin += here, here = extent) {
+      const int64_t share = here / n_ranks;
+      part.ranges.emplace_back(begin + rank * share, begin + (rank + 1) * share);
+    }
+    return part;
+  }
+  return RankPart{};
+}
+
 ModelConfig small(const ModelDef& model) {
   ModelConfig m;
   m.type = model.name, m.vocab_size = 12, m.n_layers = 2, m.n_heads = 4, m.d_model = 16;

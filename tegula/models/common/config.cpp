@@ -1,7 +1,6 @@
 #include "tegula/models/config.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tegula/models/common/config_json.h"
 #include "tegula/models/model.h"

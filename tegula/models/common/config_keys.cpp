@@ -269,8 +269,7 @@ Status check_config_keys(const Json& json, const std::string& path, const ModelD
 std::string note_on_keys(std::string_view text, const std::string& path) {
   const auto json = Json::parse(text, path);
   if (!json.ok() || json->as<Json::Object>() == nullptr) return "";
-  const Json* type = json->find("model_type");
-  const auto* name = type ? type->as<std::string>() : nullptr;
+  const auto* name = json->find_as<std::string>("model_type");
   const auto models = all_models();
   const auto model = std::ranges::find_if(
       models, [&](const ModelDef* m) { return name != nullptr && m->hf_type == *name; });

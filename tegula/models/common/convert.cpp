@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/gguf_writer.h"
 #include "tegula/io/json.h"
@@ -213,9 +213,8 @@ Result<std::vector<GgufOutKey>> tokenizer_keys(const ModelFiles& files, const Mo
   const Json said = TEGULA_TRY(Json::parse(generation.text, generation.path));
   const Json* begin = said.find("bos_token_id");
   const auto* bos = begin != nullptr ? begin->as<int64_t>() : nullptr;
-  const bool has_bos = std::any_of(keys.begin(), keys.end(), [](const GgufOutKey& k) {
-    return k.name == "tokenizer.ggml.bos_token_id";
-  });
+  const bool has_bos =
+      any_of(keys, [](const GgufOutKey& k) { return k.name == "tokenizer.ggml.bos_token_id"; });
   if (bos != nullptr && !has_bos && *bos >= 0 && *bos < config.vocab_size)
     keys.push_back({"tokenizer.ggml.bos_token_id", static_cast<uint32_t>(*bos)});
   const TextFile named = TEGULA_TRY(files.special_tokens());

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ops/expert.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/math.h"
@@ -85,8 +85,7 @@ Experts qwen_experts(const ModelConfig& m) {
   using namespace setting;  // NOLINT(google-build-using-namespace)
   const auto are_in = [](const ModelConfig& c, int64_t layer) {
     const std::vector<int64_t> dense = c.sizes(kDenseLayers);
-    return std::find(dense.begin(), dense.end(), layer) == dense.end() &&
-           (layer + 1) % c.size(kSparseStep) == 0;
+    return !contains(dense, layer) && (layer + 1) % c.size(kSparseStep) == 0;
   };
   return {.at = "mlp.",
           .gate = "gate_proj",

@@ -1,5 +1,6 @@
 #include "tegula/models/common/gguf_architectures.h"
 
+#include <array>
 #include <cstring>
 
 #include "tegula/models/common/names.h"
@@ -14,80 +15,63 @@ constexpr GgufName kWhole[] = {
 constexpr GgufName kGemmaWhole[] = {{"token_embd", "model.embed_tokens"},
                                     {"output_norm", "model.norm", kPlusOne},
                                     {"output", "lm_head"}};
-constexpr GgufName kLlamaLayer[] = {{"attn_norm", "input_layernorm"},
-                                    {"attn_q", "self_attn.q_proj", kQueryPairs},
-                                    {"attn_k", "self_attn.k_proj", kKeyPairs},
-                                    {"attn_v", "self_attn.v_proj"},
-                                    {"attn_output", "self_attn.o_proj"},
-                                    {"ffn_norm", "post_attention_layernorm"},
-                                    {"ffn_gate", "mlp.gate_proj"},
-                                    {"ffn_up", "mlp.up_proj"},
-                                    {"ffn_down", "mlp.down_proj"}};
-constexpr GgufName kMixtralLayer[] = {{"attn_norm", "input_layernorm"},
-                                      {"attn_q", "self_attn.q_proj", kQueryPairs},
-                                      {"attn_k", "self_attn.k_proj", kKeyPairs},
-                                      {"attn_v", "self_attn.v_proj"},
-                                      {"attn_output", "self_attn.o_proj"},
-                                      {"ffn_norm", "post_attention_layernorm"},
-                                      {"ffn_gate_inp", "block_sparse_moe.gate"},
-                                      {"ffn_gate_exps", "block_sparse_moe.experts.w1"},
-                                      {"ffn_down_exps", "block_sparse_moe.experts.w2"},
-                                      {"ffn_up_exps", "block_sparse_moe.experts.w3"}};
-constexpr GgufName kQwenLayer[] = {{"attn_norm", "input_layernorm"},
-                                   {"attn_q", "self_attn.q_proj"},
+// Lists of names, one behind another.
+template <size_t... N>
+constexpr auto together(const GgufName (&... lists)[N]) {
+  std::array<GgufName, (N + ...)> all{};
+  size_t at = 0;
+  const auto add = [&](const auto& list) {
+    for (const GgufName& name : list) all[at++] = name;
+  };
+  (add(lists), ...);
+  return all;
+}
+constexpr GgufName kNorms[] = {{"attn_norm", "input_layernorm"},
+                               {"ffn_norm", "post_attention_layernorm"}};
+constexpr GgufName kAttention[] = {{"attn_q", "self_attn.q_proj"},
                                    {"attn_k", "self_attn.k_proj"},
                                    {"attn_v", "self_attn.v_proj"},
-                                   {"attn_q_norm", "self_attn.q_norm"},
-                                   {"attn_k_norm", "self_attn.k_norm"},
-                                   {"attn_output", "self_attn.o_proj"},
-                                   {"ffn_norm", "post_attention_layernorm"},
-                                   {"ffn_gate", "mlp.gate_proj"},
-                                   {"ffn_up", "mlp.up_proj"},
-                                   {"ffn_down", "mlp.down_proj"},
-                                   {"ffn_gate_inp", "mlp.gate"},
-                                   {"ffn_gate_exps", "mlp.experts.gate_proj"},
-                                   {"ffn_down_exps", "mlp.experts.down_proj"},
-                                   {"ffn_up_exps", "mlp.experts.up_proj"},
-                                   {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
-                                   {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
-                                   {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
-                                   {"ffn_up_shexp", "mlp.shared_expert.up_proj"}};
-constexpr GgufName kGemmaLayer[] = {{"attn_norm", "input_layernorm", kPlusOne},
-                                    {"attn_q", "self_attn.q_proj"},
-                                    {"attn_k", "self_attn.k_proj"},
-                                    {"attn_v", "self_attn.v_proj"},
-                                    {"attn_q_norm", "self_attn.q_norm", kPlusOne},
-                                    {"attn_k_norm", "self_attn.k_norm", kPlusOne},
-                                    {"attn_output", "self_attn.o_proj"},
-                                    {"post_attention_norm", "post_attention_layernorm", kPlusOne},
-                                    {"ffn_norm", "pre_feedforward_layernorm", kPlusOne},
-                                    {"post_ffw_norm", "post_feedforward_layernorm", kPlusOne},
-                                    {"ffn_gate", "mlp.gate_proj"},
-                                    {"ffn_up", "mlp.up_proj"},
-                                    {"ffn_down", "mlp.down_proj"}};
-constexpr GgufName kOlmo2Layer[] = {{"attn_q", "self_attn.q_proj"},
-                                    {"attn_k", "self_attn.k_proj"},
-                                    {"attn_v", "self_attn.v_proj"},
-                                    {"attn_q_norm", "self_attn.q_norm"},
-                                    {"attn_k_norm", "self_attn.k_norm"},
-                                    {"attn_output", "self_attn.o_proj"},
-                                    {"post_attention_norm", "post_attention_layernorm"},
-                                    {"post_ffw_norm", "post_feedforward_layernorm"},
-                                    {"ffn_gate", "mlp.gate_proj"},
-                                    {"ffn_up", "mlp.up_proj"},
-                                    {"ffn_down", "mlp.down_proj"}};
+                                   {"attn_output", "self_attn.o_proj"}};
+constexpr GgufName kPairedAttention[] = {{"attn_q", "self_attn.q_proj", kQueryPairs},
+                                         {"attn_k", "self_attn.k_proj", kKeyPairs},
+                                         {"attn_v", "self_attn.v_proj"},
+                                         {"attn_output", "self_attn.o_proj"}};
+constexpr GgufName kHeadNorms[] = {{"attn_q_norm", "self_attn.q_norm"},
+                                   {"attn_k_norm", "self_attn.k_norm"}};
+constexpr GgufName kGated[] = {
+    {"ffn_gate", "mlp.gate_proj"}, {"ffn_up", "mlp.up_proj"}, {"ffn_down", "mlp.down_proj"}};
+constexpr auto kLlamaLayer = together(kNorms, kPairedAttention, kGated);
+constexpr auto kMixtralLayer = together(kNorms, kPairedAttention,
+                                        {{"ffn_gate_inp", "block_sparse_moe.gate"},
+                                         {"ffn_gate_exps", "block_sparse_moe.experts.w1"},
+                                         {"ffn_down_exps", "block_sparse_moe.experts.w2"},
+                                         {"ffn_up_exps", "block_sparse_moe.experts.w3"}});
+constexpr auto kQwenLayer = together(kNorms, kAttention, kHeadNorms, kGated,
+                                     {{"ffn_gate_inp", "mlp.gate"},
+                                      {"ffn_gate_exps", "mlp.experts.gate_proj"},
+                                      {"ffn_down_exps", "mlp.experts.down_proj"},
+                                      {"ffn_up_exps", "mlp.experts.up_proj"},
+                                      {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                                      {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                      {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+                                      {"ffn_up_shexp", "mlp.shared_expert.up_proj"}});
+constexpr auto kGemmaLayer =
+    together(kAttention, kGated,
+             {{"attn_norm", "input_layernorm", kPlusOne},
+              {"attn_q_norm", "self_attn.q_norm", kPlusOne},
+              {"attn_k_norm", "self_attn.k_norm", kPlusOne},
+              {"post_attention_norm", "post_attention_layernorm", kPlusOne},
+              {"ffn_norm", "pre_feedforward_layernorm", kPlusOne},
+              {"post_ffw_norm", "post_feedforward_layernorm", kPlusOne}});
+constexpr auto kOlmo2Layer = together(kAttention, kHeadNorms, kGated,
+                                      {{"post_attention_norm", "post_attention_layernorm"},
+                                       {"post_ffw_norm", "post_feedforward_layernorm"}});
 constexpr GgufName kPhi3Layer[] = {
     {"attn_norm", "input_layernorm"},    {"attn_qkv", "self_attn.qkv_proj"},
     {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
     {"ffn_up", "mlp.gate_up_proj"},      {"ffn_down", "mlp.down_proj"}};
-constexpr GgufName kStarcoder2Layer[] = {{"attn_norm", "input_layernorm"},
-                                         {"attn_q", "self_attn.q_proj"},
-                                         {"attn_k", "self_attn.k_proj"},
-                                         {"attn_v", "self_attn.v_proj"},
-                                         {"attn_output", "self_attn.o_proj"},
-                                         {"ffn_norm", "post_attention_layernorm"},
-                                         {"ffn_up", "mlp.c_fc"},
-                                         {"ffn_down", "mlp.c_proj"}};
+constexpr auto kStarcoder2Layer =
+    together(kNorms, kAttention, {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}});
 constexpr GgufName kNeoxWhole[] = {{"token_embd", "gpt_neox.embed_in"},
                                    {"output_norm", "gpt_neox.final_layer_norm"},
                                    {"output", "embed_out"}};
