@@ -15,27 +15,18 @@ constexpr MachineFile kFile = {.format = "tegula.comm",
                                .remedy = "remove it, and measure anew with `tegula bench comm`"};
 
 bool read_row(const Json& j, CommRow& r) {
-  const auto text = [&](std::string_view key, std::string& to) {
-    const Json* v = j.find(key);
-    const auto* s = v ? v->as<std::string>() : nullptr;
-    if (s) to = *s;
-    return s != nullptr;
-  };
-  const auto whole = [&](std::string_view key, int64_t& to) {
-    const Json* v = j.find(key);
-    const auto* n = v ? v->as<int64_t>() : nullptr;
-    if (n) to = *n;
-    return n && to > 0;
+  const auto take = [&]<class T>(std::string_view key, T& to) {
+    const T* v = j.find_as<T>(key);
+    if (v) to = *v;
+    return v != nullptr;
   };
   const Json *seconds = j.find("seconds"), *fitted = j.find("fitted_seconds");
-  const Json *chosen = j.find("chosen"), *adds = j.find("adds_on_the_way");
-  if (!text("op", r.op) || !text("algorithm", r.algorithm) || !whole("ranks", r.ranks) ||
-      !whole("bytes", r.bytes) || !seconds || !fitted || !chosen || !chosen->as<bool>() || !adds ||
-      !adds->as<bool>())
+  if (!take("op", r.op) || !take("algorithm", r.algorithm) || !take("ranks", r.ranks) ||
+      !take("bytes", r.bytes) || !take("chosen", r.chosen) ||
+      !take("adds_on_the_way", r.adds_on_the_way) || !seconds || !fitted)
     return false;
   r.seconds = seconds->number(-1), r.fitted_seconds = fitted->number(-1);
-  r.chosen = *chosen->as<bool>(), r.adds_on_the_way = *adds->as<bool>();
-  return r.seconds > 0 && r.fitted_seconds >= 0;
+  return r.ranks > 0 && r.bytes > 0 && r.seconds > 0 && r.fitted_seconds >= 0;
 }
 
 }  // namespace
@@ -60,16 +51,16 @@ std::string CommTable::path(const std::string& directory) const {
 
 Status CommTable::save(const std::string& directory) const {
   if (directory.empty()) return {};
-  Json::Array list;
-  for (const CommRow& r : rows)
-    list.push_back(Json::object({{"op", r.op},
-                                 {"algorithm", r.algorithm},
-                                 {"ranks", r.ranks},
-                                 {"bytes", r.bytes},
-                                 {"seconds", r.seconds},
-                                 {"fitted_seconds", r.fitted_seconds},
-                                 {"chosen", r.chosen},
-                                 {"adds_on_the_way", r.adds_on_the_way}}));
+  Json::Array list = json_list(rows, [](const CommRow& r) {
+    return Json::object({{"op", r.op},
+                         {"algorithm", r.algorithm},
+                         {"ranks", r.ranks},
+                         {"bytes", r.bytes},
+                         {"seconds", r.seconds},
+                         {"fitted_seconds", r.fitted_seconds},
+                         {"chosen", r.chosen},
+                         {"adds_on_the_way", r.adds_on_the_way}});
+  });
   Json body = Json::object(
       {{"rows", std::move(list)},
        {"link", Json::object({{"alpha_s", link_s}, {"bytes_per_s", link_bytes_per_s}})}});
@@ -80,8 +71,8 @@ Status CommTable::load(const std::string& directory) {
   const std::string file_path = path(directory);
   const Json body = TEGULA_TRY(kFile.load(file_path, machine_));
   const Error malformed = kFile.refuse(file_path, "an entry is malformed");
-  const Json *list = body.find("rows"), *link = body.find("link");
-  const auto* all = list ? list->as<Json::Array>() : nullptr;
+  const Json* link = body.find("link");
+  const auto* all = body.find_as<Json::Array>("rows");
   const Json* alpha = link ? link->find("alpha_s") : nullptr;
   const Json* rate = link ? link->find("bytes_per_s") : nullptr;
   if (!all || !alpha || !rate) return malformed;

@@ -46,11 +46,9 @@ bool is_const_from(const Shape& s, int dim) {
 
 // The producers and the concat as they would be; empty: it must be a copy.
 std::map<int, Step> Planner::joined_in_place(int concat) const {
-  const Step& join = plan_.steps[static_cast<size_t>(concat)];
+  const Step& join = plan_.steps[concat];
   const PlanTensor& whole = join.out[0];
-  if (plan_.slots[static_cast<size_t>(whole.slot)].kind != SlotKind::kArena ||
-      !is_contiguous(whole))
-    return {};
+  if (plan_.slots[whole.slot].kind != SlotKind::kArena || !is_contiguous(whole)) return {};
   const auto dim = static_cast<int>(join.attrs.i(join.op->joins));
   if (!is_const_from(whole.type.shape, dim)) return {};
   int64_t below = 1, at = 0;
@@ -63,8 +61,8 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
   std::map<int, Step> moved;
   std::vector<int> seen;
   for (const PlanTensor& piece : join.in) {
-    const Slot& slot = plan_.slots[static_cast<size_t>(piece.slot)];
-    const int first = producer_[static_cast<size_t>(piece.slot)];
+    const Slot& slot = plan_.slots[piece.slot];
+    const int first = producer_[piece.slot];
     if (slot.kind != SlotKind::kArena || slot.bytes != piece.type.bytes() || slot.bytes == 0 ||
         !is_contiguous(piece) || slot.last_step != concat || first < 0 ||
         std::count(seen.begin(), seen.end(), piece.slot) > 0)
@@ -73,7 +71,7 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
     const Rows rows = {below * piece.type.shape[dim].bound(),
                        below * whole.type.shape[dim].bound()};
     for (int i = first; i <= concat; ++i) {
-      const Step& s = plan_.steps[static_cast<size_t>(i)];
+      const Step& s = plan_.steps[i];
       const auto lies_there = [&](const PlanTensor& t) { return t.slot == piece.slot; };
       // A piece that is a concat in place itself has been written by the steps before it: those
       // write where this one puts it, too.
@@ -108,16 +106,16 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
 
 void Planner::join_in_place() {
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-    if (plan_.steps[static_cast<size_t>(i)].op->joins.empty()) continue;
+    if (plan_.steps[i].op->joins.empty()) continue;
     std::map<int, Step> moved = joined_in_place(i);
     if (moved.empty()) continue;
-    Step& join = plan_.steps[static_cast<size_t>(i)];
-    int& begins = producer_[static_cast<size_t>(join.out[0].slot)];
+    Step& join = plan_.steps[i];
+    int& begins = producer_[join.out[0].slot];
     for (const PlanTensor& t : join.in) {
-      begins = std::min(begins, producer_[static_cast<size_t>(t.slot)]);
-      plan_.slots[static_cast<size_t>(t.slot)].bytes = 0;
+      begins = std::min(begins, producer_[t.slot]);
+      plan_.slots[t.slot].bytes = 0;
     }
-    for (auto& [at, step] : moved) plan_.steps[static_cast<size_t>(at)] = std::move(step);
+    for (auto& [at, step] : moved) plan_.steps[at] = std::move(step);
     join.bytes = 0;
   }
 }

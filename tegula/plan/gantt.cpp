@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/base/text.h"
 #include "tegula/io/html.h"
 
@@ -124,10 +124,9 @@ class Gantt {
   void legend() {
     double at = 8;
     for (const Colour* c : {&kForwardColour, &kBackwardColour, &kWeightsColour, &kUpdateColour}) {
-      const bool is_there =
-          std::any_of(s_.items.begin(), s_.items.end(), [&](const Simulated::Item& i) {
-            return &colour_of(part(i).kind) == c && i.end_s > i.begin_s;
-          });
+      const bool is_there = any_of(s_.items, [&](const Simulated::Item& i) {
+        return &colour_of(part(i).kind) == c && i.end_s > i.begin_s;
+      });
       if (!is_there) continue;
       out_ += cat("<rect x=\"", number(at), "\" y=\"30\" width=\"12\" height=\"12\" fill=\"",
                   c->fill[0], "\"/>\n");
@@ -142,7 +141,7 @@ class Gantt {
   bool has_several_stages() const {
     std::vector<int> stage(s_.ranks.size(), -1);
     for (const Simulated::Item& i : s_.items) {
-      int& first = stage[static_cast<size_t>(i.rank)];
+      int& first = stage[i.rank];
       if (first < 0) first = part(i).stage;
       if (first != part(i).stage) return true;
     }
@@ -171,13 +170,11 @@ class Gantt {
          printed("%.1f %%", s_.step_s > 0 ? 100 * s_.ranks[rank].busy_s / s_.step_s : 0.0));
   }
 
-  const Part& part(const Simulated::Item& i) const {
-    return program_.parts[static_cast<size_t>(i.run.part)];
-  }
+  const Part& part(const Simulated::Item& i) const { return program_.parts[i.run.part]; }
 
   // The shade of a rank's stages in the order in which they come.
   size_t shade(int rank, int stage) {
-    std::vector<int>& seen = shades_[static_cast<size_t>(rank)];
+    std::vector<int>& seen = shades_[rank];
     const auto at = std::find(seen.begin(), seen.end(), stage);
     const auto n = static_cast<size_t>(at - seen.begin());
     if (at == seen.end()) seen.push_back(stage);

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/base/shape.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/ops/table.h"
@@ -124,8 +124,7 @@ void in_waves_of_inputs(const Function& f, Nodes& order) {
 }  // namespace
 
 bool is_inference(const Function& f) {
-  return std::all_of(f.nodes.begin(), f.nodes.end(),
-                     [](const Node& n) { return n.phase == Phase::kForward; });
+  return all_of(f.nodes, [](const Node& n) { return n.phase == Phase::kForward; });
 }
 
 Nodes gather_alike(const Function& f, Nodes order) {

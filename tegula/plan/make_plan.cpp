@@ -2,10 +2,10 @@
 // slots (resolving views, inserting copies where a kernel cannot read strides); merge slots where a
 // result may overwrite an operand or a donated parameter, or lie where a concat would put it; lay
 // the rest into the arena.
-#include <chrono>
 #include <utility>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/base/saturating.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ir/regions.h"
@@ -67,7 +67,7 @@ void Planner::make_foreground(Step& step) {
   std::vector<int64_t> bounds;
   for (const Symbol& s : module_->symbols) bounds.push_back(s.bound);
   const auto in = refs_at(step.in, bounds), out = refs_at(step.out, bounds);
-  int64_t& bytes = plan_.slots[static_cast<size_t>(step.workspace)].bytes;
+  int64_t& bytes = plan_.slots[step.workspace].bytes;
   bytes = step.kernel->workspace_bytes({&step.attrs, in, out, nullptr, &options_.target});
   if (bytes == 0) step.workspace = -1;
 }
@@ -84,17 +84,15 @@ void Planner::end_background(ValueId holds) {
       make_foreground(plan_.steps.back());
       continue;
     }
-    Step done = plan_.steps[static_cast<size_t>(start)];
-    plan_.steps[static_cast<size_t>(start)].starts = done.ends = n_background_++;
+    Step done = plan_.steps[start];
+    plan_.steps[start].starts = done.ends = n_background_++;
     done.flops = done.bytes = 0;
     plan_.steps.push_back(std::move(done));
   }
 }
 
 void Planner::end_older_sums() {
-  const auto step_of = [&](int start) -> const Step& {
-    return plan_.steps[static_cast<size_t>(start)];
-  };
+  const auto step_of = [&](int start) -> const Step& { return plan_.steps[start]; };
   const auto summed_bytes = [&](int start) {
     const Step& s = step_of(start);
     const int64_t bytes = s.in[0].type.bytes();
@@ -246,7 +244,7 @@ PlanTensor space_view(const PlanTensor& t, const SpaceView& view) {
   PlanTensor out = t;
   out.type.shape = view.shape;
   for (int d = 0; d < view.shape.rank(); ++d) {
-    const int from = view.dim[static_cast<size_t>(d)];
+    const int from = view.dim[d];
     out.stride[d] = from < 0 ? 0 : t.stride[from];
   }
   return out;
@@ -366,15 +364,9 @@ Result<Plan> Planner::run() {
   if (options_.reorder) {
     std::vector<NodeId> order = schedule_nodes(f_);
     if (options_.target.device == DeviceKind::kCuda) order = gather_alike(f_, std::move(order));
-    for (const NodeId n : order) {
-      auto st = add_node(f_.nodes[n]);
-      if (!st.ok()) return std::move(st).error();
-    }
+    for (const NodeId n : order) TEGULA_TRY(add_node(f_.nodes[n]));
   } else {
-    for (const Node& n : f_.nodes) {
-      auto st = add_node(n);
-      if (!st.ok()) return std::move(st).error();
-    }
+    for (const Node& n : f_.nodes) TEGULA_TRY(add_node(n));
   }
   end_background(kNone);
   for (const Output& r : f_.results)
@@ -396,13 +388,11 @@ Result<Plan> Planner::run() {
 
 Result<Plan> make_plan(std::shared_ptr<const Module> module, FuncId function,
                        const PlanOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Planner planner(std::move(module), function, options);
   Plan plan = TEGULA_TRY(planner.run());
-  if (options.verify.value_or(kVerifies))
-    if (auto st = verify_plan(plan); !st.ok()) return std::move(st).error();
-  plan.compile_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (options.verify.value_or(kVerifies)) TEGULA_TRY(verify_plan(plan));
+  plan.compile_ms = watch.ms();
   return plan;
 }
 

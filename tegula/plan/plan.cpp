@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/base/saturating.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/collective.h"
@@ -28,8 +28,7 @@ std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
 }
 
 bool are_empty(std::span<const TensorRef> tensors) {
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [](const TensorRef& t) { return t.numel() == 0; });
+  return all_of(tensors, [](const TensorRef& t) { return t.numel() == 0; });
 }
 
 std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
@@ -100,8 +99,7 @@ double Plan::seconds() const {
 }
 
 bool Plan::has_collectives() const {
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const Step& s) { return s.op->collective && s.attrs.i("ranks") > 1; });
+  return any_of(steps, [](const Step& s) { return s.op->collective && s.attrs.i("ranks") > 1; });
 }
 
 // Bytes that the group's ranks take from the one at `index`, by an algorithm that is data.
@@ -141,7 +139,7 @@ int64_t Plan::sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const {
     if (!s.op->collective || s.attrs.i("ranks") == 1 || s.ends >= 0) continue;
     const int axis = mesh.find(s.attrs.str("axis"));
     TEGULA_CHECK(axis >= 0, "plan ", name, ": the mesh has no axis ", s.attrs.str("axis"));
-    const int64_t index = at[static_cast<size_t>(axis)];
+    const int64_t index = at[axis];
     if (s.kernel && s.kernel->moves && s.attrs.find("algorithm"))
       bytes += taken_bytes(*this, s, index);
     else
@@ -186,9 +184,8 @@ std::string Plan::to_string() const {
                         "  arena ", arena_bytes, " bytes (lower bound ", lower_bound_bytes,
                         "), parameters ", param_bytes, ", FLOPs ", flops(), "\n");
   auto tensor = [&](const PlanTensor& t) {
-    const Slot& s = slots[static_cast<size_t>(t.slot)];
-    std::string at =
-        s.kind == SlotKind::kParam ? params[static_cast<size_t>(s.param)].name : cat("@", s.offset);
+    const Slot& s = slots[t.slot];
+    std::string at = s.kind == SlotKind::kParam ? params[s.param].name : cat("@", s.offset);
     if (t.byte_offset) append(at, cat("+", t.byte_offset));
     return cat(at, ":", ::tegula::to_string(t.type, symbols));
   };
@@ -207,7 +204,7 @@ std::string Plan::to_string() const {
     for (size_t k = 0; k < s.out.size(); ++k) out += cat(k ? ", " : "", tensor(s.out[k]));
     out += cat("  flops ", s.flops, " bytes ", s.bytes);
     if (s.workspace >= 0) {
-      const Slot& w = slots[static_cast<size_t>(s.workspace)];
+      const Slot& w = slots[s.workspace];
       out += cat(" workspace @", w.offset, ":", w.bytes);
     }
     out += "\n";

@@ -1,7 +1,6 @@
 #include "tegula/plan/plan_json.h"
 
 #include <bit>
-#include <cmath>
 #include <map>
 #include <optional>
 
@@ -71,32 +70,23 @@ class Writer {
     return list(t.slot, t.byte_offset, dtype_name(t.type.dtype), std::move(dims),
                 std::move(strides), id_json(t.value), id_json(t.holds));
   }
-  static Json tensors(const std::vector<PlanTensor>& all) {
-    Json::Array out;
-    for (const PlanTensor& t : all) out.push_back(tensor(t));
-    return out;
-  }
+  static Json tensors(const std::vector<PlanTensor>& all) { return json_list(all, tensor); }
   static Json ports(const std::vector<Plan::Port>& all) {
-    Json::Array out;
-    for (const Plan::Port& p : all)
-      out.push_back(list(p.name, static_cast<int>(p.role), p.donated_to, tensor(p.tensor)));
-    return out;
+    return json_list(all, [](const Plan::Port& p) {
+      return list(p.name, static_cast<int>(p.role), p.donated_to, tensor(p.tensor));
+    });
   }
   // Kinds that JSON does not tell apart are wrapped; floats are their bits.
   static Json attr(const AttrValue& v) {
-    Json::Array out;
     if (const auto* b = v.get_if<bool>()) return *b;
     if (const auto* i = v.get_if<int64_t>()) return *i;
     if (const auto* s = v.get_if<std::string>()) return *s;
     if (const auto* t = v.get_if<DType>()) return Json::object({{"dtype", dtype_name(*t)}});
     if (const auto* f = v.get_if<double>())
       return Json::object({{"float_bits", std::bit_cast<int64_t>(*f)}, {"float", *f}});
-    if (const auto* ints = v.get_if<std::vector<int64_t>>()) {
-      for (int64_t i : *ints) out.push_back(i);
-      return out;
-    }
-    for (const Dim& d : v.get<std::vector<Dim>>()) out.push_back(dim(d));
-    return Json::object({{"dims", std::move(out)}});
+    if (const auto* ints = v.get_if<std::vector<int64_t>>())
+      return Json::Array(ints->begin(), ints->end());
+    return Json::object({{"dims", json_list(v.get<std::vector<Dim>>(), dim)}});
   }
   Json step(const Step& s) {
     Json attrs = Json::object(), out = Json::object({{"op", s.op->name}});
@@ -104,9 +94,7 @@ class Writer {
     if (s.kernel) out.set("kernel", s.kernel->name);
     if (!s.order.empty()) out.set("order", s.order);
     if (!(s.tuning == Tuning{})) {
-      Json::Array knobs;
-      for (const int32_t v : s.tuning.knob) knobs.push_back(v);
-      out.set("tuning", std::move(knobs));
+      out.set("tuning", Json::Array(std::begin(s.tuning.knob), std::end(s.tuning.knob)));
     }
     if (s.attrs.size() > 0) out.set("attrs", std::move(attrs));
     out.set("in", tensors(s.in)), out.set("out", tensors(s.out));
@@ -175,9 +163,9 @@ class Reader {
     t.bytes_efficiency = number(j->find("bytes_efficiency"), "bytes_efficiency");
     const Json* link = j->find("link");
     if (!link) return;
-    const Json* brings = link->find("brings");
-    if (!brings || !brings->as<bool>()) return fail("the link does not say whether it brings");
-    t.brings = *brings->as<bool>();
+    const auto* brings = link->find_as<bool>("brings");
+    if (!brings) return fail("the link does not say whether it brings");
+    t.brings = *brings;
     t.link_s = number(link->find("seconds"), "a link's seconds");
     t.link_bytes_per_s = number(link->find("bytes_per_s"), "a link's rate");
   }
@@ -400,8 +388,7 @@ class Reader {
 }  // namespace
 
 static Json json_of(const Target& t) {
-  Json::Array caches;
-  for (int64_t bytes : t.caches.bytes) caches.push_back(bytes);
+  Json::Array caches(std::begin(t.caches.bytes), std::end(t.caches.bytes));
   Json out = Json::object({{"name", t.name},
                            {"device", t.device == DeviceKind::kCpu ? "cpu" : "cuda"},
                            {"n_threads", t.n_threads},

@@ -12,7 +12,7 @@ namespace tegula {
 
 std::vector<uint8_t> PlannedProgram::parts_that_run() const {
   std::vector<uint8_t> runs(plans.size());
-  for (const PartRun& r : order) runs[static_cast<size_t>(r.part)] = 1;
+  for (const PartRun& r : order) runs[r.part] = 1;
   return runs;
 }
 
@@ -57,8 +57,7 @@ int64_t PlannedProgram::message_bytes(int pipeline_rank) const {
 
 std::string text_of(const Program& program, const Message& message) {
   if (message.flow < 0) return message.state;
-  return cat(program.flows[static_cast<size_t>(message.flow)].name, " of micro-batch ",
-             message.micro_batch);
+  return cat(program.flows[message.flow].name, " of micro-batch ", message.micro_batch);
 }
 
 namespace {
@@ -103,9 +102,7 @@ std::vector<Lifetime> lifetimes(const Program& program, PlannedProgram& out) {
   std::map<std::pair<int, int>, int> at;
   for (size_t i = 0; i < out.order.size(); ++i)
     at[{out.order[i].part, out.order[i].micro_batch}] = static_cast<int>(i);
-  const auto is_micro = [&](int part) {
-    return is_per_micro_batch(program.parts[static_cast<size_t>(part)].kind);
-  };
+  const auto is_micro = [&](int part) { return is_per_micro_batch(program.parts[part].kind); };
   std::vector<Lifetime> lives;
   out.offsets.resize(program.flows.size());
   for (size_t f = 0; f < program.flows.size(); ++f) {

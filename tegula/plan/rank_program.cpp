@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/plan/schedule_check.h"
 
 namespace tegula {
@@ -69,16 +69,12 @@ class Planner {
   }
 
  private:
-  bool is_micro(int part) const {
-    return is_per_micro_batch(program_.parts[static_cast<size_t>(part)].kind);
-  }
+  bool is_micro(int part) const { return is_per_micro_batch(program_.parts[part].kind); }
   bool is_sum(const Flow& flow) const {
     return flow.is_sum ||
            (program_.n_micro_batches > 1 && is_micro(flow.from) && !is_micro(flow.to.back()));
   }
-  Place end_of(int rank) const {
-    return static_cast<Place>(runs_[static_cast<size_t>(rank)].size());
-  }
+  Place end_of(int rank) const { return static_cast<Place>(runs_[rank].size()); }
 
   // Each stage is one rank's, or two ranks' that have a half of the micro-batches each.
   Status find_homes() {
@@ -87,7 +83,7 @@ class Planner {
     for (int stage = 0; stage < program_.n_stages; ++stage) {
       const int a = schedule_.rank_of(stage, 0), b = schedule_.rank_of(stage, n - 1);
       is_halved_ |= a != b;
-      if (a != b) first_[static_cast<size_t>(b)][static_cast<size_t>(stage)] = n / 2;
+      if (a != b) first_[b][stage] = n / 2;
       for (int m = 0; m < n; ++m)
         if (const int at = schedule_.rank_of(stage, m); at != (m < n - n / 2 ? a : b))
           return unsupported(cat("micro-batch ", m, " of stage ", stage, " is on rank ", at,
@@ -134,10 +130,9 @@ class Planner {
 
   // The first run of the sender that something which the receiver did after it read comes to.
   Place knows_by(const Sent& s) const {
-    const auto& order = runs_[static_cast<size_t>(s.message.from)];
+    const auto& order = runs_[s.message.from];
     for (auto at = static_cast<size_t>(s.made) + 1; at < order.size(); ++at)
-      if (seen_by_[loop_.slot(order[at])][static_cast<size_t>(s.message.to)] > s.read)
-        return static_cast<Place>(at);
+      if (seen_by_[loop_.slot(order[at])][s.message.to] > s.read) return static_cast<Place>(at);
     return end_of(s.message.from);
   }
 
@@ -149,10 +144,9 @@ class Planner {
       for (size_t rank = 0; rank < runs_.size(); ++rank) {
         const auto& order = runs_[rank];
         const auto is_made_by = [&](const PartRun& r) { return r.part == flow.from; };
-        if (static_cast<int>(rank) == to || std::none_of(order.begin(), order.end(), is_made_by))
-          continue;
-        const auto& there = runs_[static_cast<size_t>(to)];
-        const bool is_joined = std::any_of(there.begin(), there.end(), is_made_by);
+        if (static_cast<int>(rank) == to || !any_of(order, is_made_by)) continue;
+        const auto& there = runs_[to];
+        const bool is_joined = any_of(there, is_made_by);
         Sent s;
         s.message = {static_cast<int>(rank), to, -1, 0, flow.name};
         s.message.state_there = is_joined ? name_at_slot(flow.name, 1) : flow.name;
@@ -185,7 +179,7 @@ class Planner {
     std::map<std::string_view, Held> held;
     for (size_t rank = 0; rank < runs_.size(); ++rank)
       for (const PartRun& r : runs_[rank])
-        for (const Plan::Port& p : plans_[static_cast<size_t>(r.part)]->params) {
+        for (const Plan::Port& p : plans_[r.part]->params) {
           if (p.role == Role::kInput || flows.contains(p.name)) continue;
           Held& h = held[p.name];
           h.ranks.insert(static_cast<int>(rank)), h.bytes = p.tensor.type.bytes();
@@ -230,7 +224,7 @@ class Planner {
     out.program = program_, out.plans = plans_, out.schedule = schedule_;
     out.joins = joins_, out.rank = rank;
     out.n_slots = std::max(is_halved_ ? 2 : 1, static_cast<int>(groups_.n_slots()));
-    out.order = runs_[static_cast<size_t>(rank)];
+    out.order = runs_[rank];
     std::vector<const Sent*> own;
     for (const Sent& s : sent_)
       if (s.message.from == rank || s.message.to == rank) {
@@ -243,17 +237,14 @@ class Planner {
     std::vector<int> cleared;
     for (size_t i = 0; i < own.size(); ++i) {
       const auto m = static_cast<int>(i);
-      const auto at = [](std::vector<std::vector<int>>& places, Place p) -> std::vector<int>& {
-        return places[static_cast<size_t>(p)];
-      };
       if (own[i]->message.to == rank) {
         // State may be in use until then; nobody has anything to do before its first run.
         const bool is_wanted = own[i]->message.flow < 0 || own[i]->read == 0;
-        at(is_wanted ? wanted : expected, own[i]->read - (is_wanted ? 0 : 1)).push_back(m);
-        at(received, own[i]->read).push_back(m);
+        (is_wanted ? wanted[own[i]->read] : expected[own[i]->read - 1]).push_back(m);
+        received[own[i]->read].push_back(m);
       } else {
-        at(sent, own[i]->made).push_back(m);
-        at(reclaimed, own[i]->free).push_back(m);
+        sent[own[i]->made].push_back(m);
+        reclaimed[own[i]->free].push_back(m);
         if (own[i]->message.is_cleared) cleared.push_back(m);
       }
     }
@@ -284,10 +275,9 @@ class Planner {
   // some.
   void run_and_join(int rank, const PartRun& run, PlannedProgram& out) const {
     using Kind = ProgramStep::Kind;
-    const bool joins = !joins_.empty() && joins_[static_cast<size_t>(run.part)];
-    const int stage = program_.parts[static_cast<size_t>(run.part)].stage;
-    const int64_t m =
-        run.micro_batch - first_[static_cast<size_t>(rank)][static_cast<size_t>(stage)];
+    const bool joins = !joins_.empty() && joins_[run.part];
+    const int stage = program_.parts[run.part].stage;
+    const int64_t m = run.micro_batch - first_[rank][stage];
     const int64_t slot = joins ? groups_.slot_of(m) : 0;
     out.steps.push_back({Kind::kRun, run, 0, static_cast<int>(slot)});
     for (int64_t j = 1; joins && j <= groups_.joins_after(m); ++j)
@@ -308,8 +298,8 @@ class Planner {
     // Flows by part, to touch each run's alone.
     std::vector<std::vector<size_t>> of_part(program_.parts.size());
     for (size_t f = 0; f < program_.flows.size(); ++f) {
-      of_part[static_cast<size_t>(program_.flows[f].from)].push_back(f);
-      for (int to : program_.flows[f].to) of_part[static_cast<size_t>(to)].push_back(f);
+      of_part[program_.flows[f].from].push_back(f);
+      for (int to : program_.flows[f].to) of_part[to].push_back(f);
     }
     const auto touch = [&](size_t f, int micro_batch, int step) {
       if (lives[f].empty()) return;
@@ -322,8 +312,8 @@ class Planner {
       const auto step = static_cast<int>(i);
       if (s.kind == Kind::kJoin) continue;
       if (s.kind == Kind::kRun)
-        for (size_t f : of_part[static_cast<size_t>(s.run.part)]) touch(f, s.run.micro_batch, step);
-      else if (const Message& m = out.messages[static_cast<size_t>(s.message)]; m.flow >= 0)
+        for (size_t f : of_part[s.run.part]) touch(f, s.run.micro_batch, step);
+      else if (const Message& m = out.messages[s.message]; m.flow >= 0)
         touch(static_cast<size_t>(m.flow), m.micro_batch, step);
     }
     std::vector<Lifetime> used;
@@ -366,14 +356,14 @@ Status share_halves(Schedule& schedule) {
   int n_first = 0, n_second = 0;
   for (int m = 0; m < n; ++m) {
     const bool is_first = schedule.rank_of(0, m) == schedule.rank_of(0, 0);
-    number[static_cast<size_t>(m)] = is_first ? n_first++ : n / 2 + n_second++;
+    number[m] = is_first ? n_first++ : n / 2 + n_second++;
   }
   if (n_second == 0) return {};
   if (n_first != n_second)
     return invalid_argument(cat("--schedule with two pipelines over the same ranks: ", n,
                                 " micro-batches are no two halves: take an even --accumulate"));
   for (auto& list : schedule.ranks)
-    for (Instr& i : list) i.micro_batch = number[static_cast<size_t>(i.micro_batch)];
+    for (Instr& i : list) i.micro_batch = number[i.micro_batch];
   return {};
 }
 

@@ -25,6 +25,29 @@ Result<const ScheduleDef*> find_schedule(std::string_view name) {
   return invalid_argument(cat("there is no schedule \"", name, "\"; there are ", names));
 }
 
+RankLists in_turns(const ScheduleShape& shape, InTurns (*of_rank)(int rank, int n_ranks)) {
+  return each_rank(shape, [&](int r) {
+    const int m = shape.n_micro_batches;
+    const InTurns turns = of_rank(r, shape.n_ranks);
+    std::vector<Instr> list;
+    int forward = 0, weights = 0;
+    const auto next_forward = [&] {
+      if (forward < m) list.push_back({PartKind::kForward, r, forward++});
+    };
+    for (int i = 0; i < turns.ahead; ++i) next_forward();
+    for (int backward = 0; backward < m; ++backward) {
+      if (turns.forward_first) next_forward();
+      list.push_back({PartKind::kBackward, r, backward});
+      if (turns.put_off >= 0 && backward >= turns.put_off)
+        list.push_back({PartKind::kWeightGradient, r, weights++});
+      if (!turns.forward_first) next_forward();
+    }
+    while (turns.put_off >= 0 && weights < m)
+      list.push_back({PartKind::kWeightGradient, r, weights++});
+    return list;
+  });
+}
+
 ScheduleShape default_shape(const ScheduleDef& def, int n_stages, int n_micro_batches) {
   return {n_stages / def.stages_per_rank, n_stages, n_micro_batches, 1};
 }

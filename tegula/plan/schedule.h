@@ -34,6 +34,20 @@ struct ScheduleShape {
 };
 
 using RankLists = std::vector<std::vector<Instr>>;
+// The lists that `list_of(rank)` makes.
+template <class F>
+RankLists each_rank(const ScheduleShape& shape, F&& list_of) {
+  RankLists ranks;
+  for (int r = 0; r < shape.n_ranks; ++r) ranks.push_back(list_of(r));
+  return ranks;
+}
+// One stage a rank, whose forward and backward parts go in turns.
+struct InTurns {
+  int ahead = 0;              // forward parts before the first backward part
+  bool forward_first = true;  // of a turn; else it is the last in it
+  int put_off = -1;           // micro-batches between B and W; -1: B has its W
+};
+RankLists in_turns(const ScheduleShape& shape, InTurns (*of_rank)(int rank, int n_ranks));
 
 struct Schedule {
   ScheduleShape shape;

@@ -44,7 +44,7 @@ class Checker {
                                   " ranks, ", shape_.n_stages, " stages, ", shape_.n_micro_batches,
                                   " micro-batches, ", shape_.n_slices, " slices"));
     for (int rank = 0; rank < shape_.n_ranks; ++rank)
-      for (const Instr& i : s_.ranks[static_cast<size_t>(rank)]) {
+      for (const Instr& i : s_.ranks[rank]) {
         const bool is_micro = is_per_micro_batch(i.kind);
         const int n_micro = is_micro ? shape_.n_micro_batches : 1,
                   n_slices = is_micro ? shape_.n_slices : 1;
@@ -82,15 +82,14 @@ class Checker {
     at_.assign(slot(kRows, 0, 0, 0), kAbsent);
     for (int rank = 0; rank < shape_.n_ranks; ++rank) {
       bool with_last = false;
-      for (const Instr& i : s_.ranks[static_cast<size_t>(rank)]) {
+      for (const Instr& i : s_.ranks[rank]) {
         if (!with_last) ++n_groups_;
         with_last = i.with_next;
         if (row_of(i.kind) != kRows) {
           int& at = at_[slot(row_of(i.kind), i.stage, i.micro_batch, i.slice)];
           if (at != kAbsent)
             return wrong(rank, i,
-                         cat("is there a second time: rank ",
-                             entries_[static_cast<size_t>(at)].rank, " has it, too"));
+                         cat("is there a second time: rank ", entries_[at].rank, " has it, too"));
           at = static_cast<int>(entries_.size());
         }
         entries_.push_back({rank, &i, n_groups_ - 1});
@@ -122,8 +121,8 @@ class Checker {
 
   Status check_ranks() const {
     return for_each_slot([&](const Instr& i, int at) -> Status {
-      const Entry& e = entries_[static_cast<size_t>(at)];
-      const int home = entries_[static_cast<size_t>(at_[slot(kF, i.stage, i.micro_batch, 0)])].rank;
+      const Entry& e = entries_[at];
+      const int home = entries_[at_[slot(kF, i.stage, i.micro_batch, 0)]].rank;
       if (e.rank == home) return {};
       return wrong(e.rank, i,
                    cat("is not where that micro-batch's activations lie, on rank ", home));
@@ -206,7 +205,7 @@ class Checker {
       Visit v{g, {}};
       for (size_t e = first[g]; e < first[g + 1]; ++e)
         sources(*entries_[e].instr, [&](int from) {
-          const auto other = entries_[static_cast<size_t>(from)].group;
+          const auto other = entries_[from].group;
           if (other != g) v.waits_for.push_back(other);
         });
       if (g > 0 && entries_[first[g - 1]].rank == entries_[first[g]].rank)

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 
 namespace tegula {
 
@@ -25,7 +25,7 @@ class Simulator {
         link_free_at_(schedule.ranks.size() * schedule.ranks.size()),
         makes_(program.parts.size()) {
     out_.ranks.resize(schedule.ranks.size());
-    for (const Flow& flow : program.flows) makes_[static_cast<size_t>(flow.from)].push_back(&flow);
+    for (const Flow& flow : program.flows) makes_[flow.from].push_back(&flow);
   }
 
   Result<Simulated> simulate() && {
@@ -37,14 +37,13 @@ class Simulator {
 
   // The loop's backend.
   Status run(std::span<const PartRun> together, int rank) {
-    double& free_at = free_at_[static_cast<size_t>(rank)];
+    double& free_at = free_at_[rank];
     double begin = free_at, took = 0;
     for (const PartRun& r : together) {
       begin = std::max(begin, sums_arrive(r, rank));
       loop_.sources(r, [&](const PartRun& from) {
-        const bool is_inside = std::any_of(together.begin(), together.end(), [&](const PartRun& t) {
-          return loop_.slot(t) == loop_.slot(from);
-        });
+        const bool is_inside =
+            any_of(together, [&](const PartRun& t) { return loop_.slot(t) == loop_.slot(from); });
         if (!is_inside) begin = std::max(begin, arrival(from, rank));
       });
       took += seconds(r);
@@ -55,14 +54,14 @@ class Simulator {
       begin_[loop_.slot(r)] = begin, end_[loop_.slot(r)] = free_at;
       out_.items.push_back({r, rank, begin, free_at});
     }
-    Simulated::OfRank& of_rank = out_.ranks[static_cast<size_t>(rank)];
+    Simulated::OfRank& of_rank = out_.ranks[rank];
     of_rank.busy_s += took;
     if (is_micro(together[0].part)) {
-      if (is_begun_[static_cast<size_t>(rank)])
+      if (is_begun_[rank])
         of_rank.waits_s += begin - of_rank.end_s;
       else
         of_rank.begin_s = begin;
-      is_begun_[static_cast<size_t>(rank)] = 1;
+      is_begun_[rank] = 1;
       of_rank.end_s = free_at;
     }
     for (const PartRun& r : together) send(r, rank);
@@ -79,9 +78,7 @@ class Simulator {
     int64_t bytes;
     const Flow* last;  // counted
   };
-  bool is_micro(int part) const {
-    return is_per_micro_batch(program_.parts[static_cast<size_t>(part)].kind);
-  }
+  bool is_micro(int part) const { return is_per_micro_batch(program_.parts[part].kind); }
   // A sum over runs of its maker, which is state where it is made.
   bool is_sum(const Flow& flow) const { return is_micro(flow.from) && !is_micro(flow.to.back()); }
 
@@ -102,7 +99,7 @@ class Simulator {
   // All that it made for one rank is one message.
   void send(const PartRun& r, int rank) {
     to_send_.clear();
-    for (const Flow* flow : makes_[static_cast<size_t>(r.part)]) {
+    for (const Flow* flow : makes_[r.part]) {
       if (is_sum(*flow)) continue;
       for (int reader : flow->to) {
         const int to = loop_.rank_of(reader_of(reader, r));
@@ -128,7 +125,7 @@ class Simulator {
   Sent transfer(int from, int to, int64_t bytes, double ready) {
     double& link =
         link_free_at_[static_cast<size_t>(from) * free_at_.size() + static_cast<size_t>(to)];
-    double& sender = free_at_[static_cast<size_t>(from)];
+    double& sender = free_at_[from];
     double begin = std::max(ready, link);
     if (!options_.links.sends_overlap) begin = std::max(begin, sender);
     const double took = options_.links.bytes_per_s > 0
@@ -145,8 +142,7 @@ class Simulator {
     if (is_micro(r.part)) return 0;
     std::map<int, std::pair<int64_t, double>> parts;  // of each rank: bytes, when they are ready
     for (const Flow& flow : program_.flows) {
-      if (!is_sum(flow) || std::find(flow.to.begin(), flow.to.end(), r.part) == flow.to.end())
-        continue;
+      if (!is_sum(flow) || !contains(flow.to, r.part)) continue;
       std::map<int, double> last;
       for (int m = 0; m < program_.n_micro_batches; ++m)
         for (int t = 0; t < loop_.n_slices(); ++t) {
@@ -209,8 +205,8 @@ class Simulator {
     const size_t slot = loop_.slot(made);
     const int home = loop_.rank_of(made);
     const auto add = [&](int rank, double begin, double end) {
-      events[static_cast<size_t>(rank)].push_back({begin, flow.type.bytes()});
-      events[static_cast<size_t>(rank)].push_back({end, -flow.type.bytes()});
+      events[rank].push_back({begin, flow.type.bytes()});
+      events[rank].push_back({end, -flow.type.bytes()});
     };
     const auto last_reader = [&](int rank, double end) {
       for (int to : flow.to)

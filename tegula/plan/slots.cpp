@@ -2,11 +2,10 @@
 // the others lie in the arena.
 #include <numeric>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/regions.h"
 #include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"
-#include "tegula/plan/gather_alike.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/planner.h"
 #include "tegula/plan/views.h"
@@ -30,7 +29,7 @@ void Planner::find_homes() {
   for (size_t r = 0; r < ports_->overwrites.size(); ++r) {
     const int over = ports_->overwrites[r];
     if (over >= 0) {
-      homes_.push_back({static_cast<int>(r), plan_.params[static_cast<size_t>(over)].tensor, true});
+      homes_.push_back({static_cast<int>(r), plan_.params[over].tensor, true});
       continue;
     }
     PlanTensor t;
@@ -52,11 +51,11 @@ void Planner::find_lifetimes() {
     plan_.slots[s].last_step = plan_.slots[s].first_step;
   }
   auto touch = [&](int slot, int step) {
-    Slot& s = plan_.slots[static_cast<size_t>(slot)];
+    Slot& s = plan_.slots[slot];
     s.first_step = std::min(s.first_step, step), s.last_step = std::max(s.last_step, step);
   };
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-    const Step& step = plan_.steps[static_cast<size_t>(i)];
+    const Step& step = plan_.steps[i];
     for (const PlanTensor& t : step.in) touch(t.slot, i);
     for (const PlanTensor& t : step.out) touch(t.slot, i);
     if (step.workspace >= 0) touch(step.workspace, i);
@@ -69,28 +68,28 @@ void Planner::note_uses() {
   uses_.clear();
   uses_of_.assign(plan_.slots.size(), {-1, -1});
   const auto note = [&](const PlanTensor& t, int step) {
-    auto& [first, last] = uses_of_[static_cast<size_t>(t.slot)];
+    auto& [first, last] = uses_of_[t.slot];
     const auto at = static_cast<int>(uses_.size());
     uses_.push_back({step, -1});
-    first < 0 ? first = at : uses_[static_cast<size_t>(last)].next = at;
+    first < 0 ? first = at : uses_[last].next = at;
     last = at;
   };
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-    for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].in) note(t, i);
-    for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].out) note(t, i);
+    for (const PlanTensor& t : plan_.steps[i].in) note(t, i);
+    for (const PlanTensor& t : plan_.steps[i].out) note(t, i);
   }
   for (int r = 0; r < static_cast<int>(plan_.results.size()); ++r)
-    note(plan_.results[static_cast<size_t>(r)].tensor, -1 - r);
+    note(plan_.results[r].tensor, -1 - r);
 }
 
 // May everything in slot `from` (written first by step `producer`) live in `to` instead? Only if
 // nobody touches `to` later, and the producer itself only through an operand it may overwrite.
 bool Planner::may_take_over(int from, int to, int producer, bool alias_at_producer) {
-  const Slot& a = plan_.slots[static_cast<size_t>(from)];
-  const Slot& b = plan_.slots[static_cast<size_t>(to)];
+  const Slot& a = plan_.slots[from];
+  const Slot& b = plan_.slots[to];
   if (a.bytes != b.bytes || a.is_workspace || b.is_workspace) return false;
   if (b.last_step > producer) return false;
-  const Step& step = plan_.steps[static_cast<size_t>(producer)];
+  const Step& step = plan_.steps[producer];
   const PlanTensor* written = nullptr;
   for (const PlanTensor& t : step.out) {
     if (t.slot == to) return false;
@@ -110,22 +109,22 @@ void Planner::merge(int from, int to) {
   auto move = [&](PlanTensor& t) {
     if (t.slot == from) t.slot = to;
   };
-  Slot& gone = plan_.slots[static_cast<size_t>(from)];
-  Slot& kept = plan_.slots[static_cast<size_t>(to)];
-  auto& [first, last] = uses_of_[static_cast<size_t>(from)];
-  auto& [first_kept, last_kept] = uses_of_[static_cast<size_t>(to)];
-  for (int i = first; i >= 0; i = uses_[static_cast<size_t>(i)].next) {
-    const int step = uses_[static_cast<size_t>(i)].step;
+  Slot& gone = plan_.slots[from];
+  Slot& kept = plan_.slots[to];
+  auto& [first, last] = uses_of_[from];
+  auto& [first_kept, last_kept] = uses_of_[to];
+  for (int i = first; i >= 0; i = uses_[i].next) {
+    const int step = uses_[i].step;
     if (step < 0) {
-      move(plan_.results[static_cast<size_t>(-1 - step)].tensor);
+      move(plan_.results[-1 - step].tensor);
       continue;
     }
-    Step& s = plan_.steps[static_cast<size_t>(step)];
+    Step& s = plan_.steps[step];
     for (PlanTensor& t : s.in) move(t);
     for (PlanTensor& t : s.out) move(t);
   }
   if (first >= 0) {
-    first_kept < 0 ? first_kept = first : uses_[static_cast<size_t>(last_kept)].next = first;
+    first_kept < 0 ? first_kept = first : uses_[last_kept].next = first;
     last_kept = last, first = last = -1;
   }
   kept.last_step = std::max(kept.last_step, gone.last_step);
@@ -144,9 +143,8 @@ bool overwrites(const Step& s, size_t operand, size_t result) {
 bool is_concat_in_place(const Step& s) { return !s.op->joins.empty() && s.bytes == 0; }
 
 bool reads_from(const Step& next, const Step& s) {
-  return std::any_of(next.in.begin(), next.in.end(), [&](const PlanTensor& t) {
-    return std::any_of(s.out.begin(), s.out.end(),
-                       [&](const PlanTensor& o) { return o.slot == t.slot; });
+  return any_of(next.in, [&](const PlanTensor& t) {
+    return any_of(s.out, [&](const PlanTensor& o) { return o.slot == t.slot; });
   });
 }
 
@@ -172,7 +170,7 @@ void Planner::rescue_old_values() {
   const size_t n_slots = plan_.slots.size();
   for (size_t r = 0; r < plan_.results.size(); ++r) {
     PlanTensor& value = plan_.results[r].tensor;
-    if (plan_.slots[static_cast<size_t>(value.slot)].kind != SlotKind::kParam) continue;
+    if (plan_.slots[value.slot].kind != SlotKind::kParam) continue;
     const Home* home = nullptr;
     bool is_overwritten = false;
     for (const Home& h : homes_) {
@@ -195,11 +193,11 @@ void Planner::rescue_old_values() {
 
 // Can the value's producer write it straight into its home? Then the two slots become one.
 bool Planner::settles_in_place(const PlanTensor& value, const PlanTensor& home) {
-  const Slot& slot = plan_.slots[static_cast<size_t>(value.slot)];
+  const Slot& slot = plan_.slots[value.slot];
   if (slot.kind != SlotKind::kArena || value.byte_offset != 0 || !is_contiguous(value))
     return false;
-  const int producer = producer_[static_cast<size_t>(value.slot)];
-  const Step& step = plan_.steps[static_cast<size_t>(producer)];
+  const int producer = producer_[value.slot];
+  const Step& step = plan_.steps[producer];
   bool alias = true;
   for (size_t i = 0; i < step.in.size(); ++i)
     for (size_t j = 0; j < step.out.size(); ++j)
@@ -213,7 +211,7 @@ bool Planner::settles_in_place(const PlanTensor& value, const PlanTensor& home) 
 void Planner::settle_results() {
   std::vector<std::pair<PlanTensor, const Home*>> copies;  // to run after everything else
   for (const Home& h : homes_) {
-    const PlanTensor value = plan_.results[static_cast<size_t>(h.result)].tensor;
+    const PlanTensor value = plan_.results[h.result].tensor;
     if (!same_view(value, h.tensor) && !settles_in_place(value, h.tensor))
       copies.emplace_back(value, &h);
   }
@@ -222,15 +220,15 @@ void Planner::settle_results() {
   at_end.phase = Phase::kUpdate;
   for (const auto& [stale, home] : copies) {
     // Read again: a slot may have been merged into another since.
-    PlanTensor& value = plan_.results[static_cast<size_t>(home->result)].tensor;
+    PlanTensor& value = plan_.results[home->result].tensor;
     plan_.steps.push_back(copy_step(value, home->tensor, at_end));
     value = plan_.steps.back().out[0];
   }
   // A parameter's new result may be another result as well, or a view of it: that is a copy.
   std::vector<bool> has_home(plan_.results.size()), is_home(plan_.slots.size());
   for (const Home& h : homes_) {
-    has_home[static_cast<size_t>(h.result)] = true;
-    is_home[static_cast<size_t>(h.tensor.slot)] = true;
+    has_home[h.result] = true;
+    is_home[h.tensor.slot] = true;
   }
   const size_t n_slots = is_home.size();  // a copy has a new one
   for (size_t r = 0; r < plan_.results.size(); ++r) {
@@ -242,17 +240,15 @@ void Planner::settle_results() {
 
 void Planner::overwrite_operands() {
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-    Step& step = plan_.steps[static_cast<size_t>(i)];
+    Step& step = plan_.steps[i];
     if (const Step* next = launched_after(step); next && begins_with(*next, step)) continue;
     for (size_t j = 0; j < step.out.size(); ++j) {
       const int to_merge = step.out[j].slot;
-      const Slot& out = plan_.slots[static_cast<size_t>(to_merge)];
-      if (out.kind != SlotKind::kArena || out.bytes == 0 ||
-          producer_[static_cast<size_t>(to_merge)] != i)
-        continue;
+      const Slot& out = plan_.slots[to_merge];
+      if (out.kind != SlotKind::kArena || out.bytes == 0 || producer_[to_merge] != i) continue;
       for (size_t k = 0; k < step.in.size(); ++k) {
         const int into = step.in[k].slot;
-        const Slot& in = plan_.slots[static_cast<size_t>(into)];
+        const Slot& in = plan_.slots[into];
         if (in.kind != SlotKind::kArena || in.last_step != i || in.bytes != out.bytes ||
             into == to_merge || !overwrites(step, k, j))
           continue;
@@ -269,7 +265,7 @@ void Planner::overwrite_operands() {
         // The merged slot keeps its own producer: it lives from there on.
         const int last = out.last_step;
         merge(to_merge, into);
-        plan_.slots[static_cast<size_t>(into)].last_step = last;
+        plan_.slots[into].last_step = last;
         break;
       }
     }
@@ -295,7 +291,7 @@ std::vector<int> Planner::launched_with() const {
     const Step* next = is_concat_in_place(s) ? nullptr : launched_after(s);
     if (next && s.kernel &&
         (s.kernel == next->kernel || begins_with(*next, s) || ends_with(s, *next)))
-      last[i] = last[static_cast<size_t>(next - plan_.steps.data())];
+      last[i] = last[next - plan_.steps.data()];
   }
   return last;
 }

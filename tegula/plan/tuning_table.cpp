@@ -31,8 +31,7 @@ std::string to_text(const TensorRef& t) {
 
 Json to_json(const std::string& key, const TunedCall& c) {
   // Set one by one: initialiser lists of Json trip a warning of GCC 12.
-  Json::Array knobs;
-  for (const int32_t v : c.tuning.knob) knobs.emplace_back(v);
+  Json::Array knobs(std::begin(c.tuning.knob), std::end(c.tuning.knob));
   Json out = Json::object();
   out.set("key", key), out.set("tuning", std::move(knobs)), out.set("is_full", c.is_full);
   out.set("trials", c.trials), out.set("points", c.points);
@@ -42,11 +41,11 @@ Json to_json(const std::string& key, const TunedCall& c) {
 
 // False where the entry is not one.
 bool from_json(const Json& j, std::string& key, TunedCall& c) {
-  const Json *name = j.find("key"), *knobs = j.find("tuning"), *is_full = j.find("is_full");
-  const auto* list = knobs ? knobs->as<Json::Array>() : nullptr;
-  if (!name || !name->as<std::string>() || !list || list->size() != Tuning::kKnobs || !is_full)
-    return false;
-  key = *name->as<std::string>();
+  const auto* name = j.find_as<std::string>("key");
+  const auto* list = j.find_as<Json::Array>("tuning");
+  const Json* is_full = j.find("is_full");
+  if (!name || !list || list->size() != Tuning::kKnobs || !is_full) return false;
+  key = *name;
   for (size_t i = 0; i < Tuning::kKnobs; ++i) {
     const auto* v = (*list)[i].as<int64_t>();
     if (!v || *v < 0 || *v > INT32_MAX) return false;
@@ -57,10 +56,10 @@ bool from_json(const Json& j, std::string& key, TunedCall& c) {
     return v ? v->number(0) : 0;
   };
   const auto count = [&](const char* field, int& to) {
-    const Json* v = j.find(field);
-    const auto* n = v ? v->as<int64_t>() : nullptr;
-    if (n && *n >= 0 && *n <= INT32_MAX) to = static_cast<int>(*n);
-    return !v || (n && *n >= 0 && *n <= INT32_MAX);
+    const auto* n = j.find_as<int64_t>(field);
+    const bool is_count = n && *n >= 0 && *n <= INT32_MAX;
+    if (is_count) to = static_cast<int>(*n);
+    return is_count || !j.find(field);
   };
   c.is_full = *is_full == Json(true);
   c.ms = number("ms"), c.default_ms = number("default_ms");

@@ -58,7 +58,7 @@ class Checker {
     const auto s = static_cast<size_t>(symbol);
     return s < plan_.least.size() ? plan_.least[s].extent : 0;
   }
-  const Slot& slot(int s) const { return plan_.slots[static_cast<size_t>(s)]; }
+  const Slot& slot(int s) const { return plan_.slots[s]; }
   std::string slot_name(int s) const { return cat("slot ", s, " (", slot(s).name, ")"); }
   // Arena: 0; parameter p: 1 + p.
   size_t space(int s) const {
@@ -68,7 +68,7 @@ class Checker {
   // The tensor that a region's parameter is bound to has the strides of the tensor there.
   Bytes room_of(int s) const {
     if (is_region_ && slot(s).kind == SlotKind::kParam)
-      return reach(plan_.params[static_cast<size_t>(slot(s).param)].tensor).value_or(Bytes{});
+      return reach(plan_.params[slot(s).param].tensor).value_or(Bytes{});
     return {0, slot(s).bytes};
   }
   Bytes place(const PlanTensor& t) const {
@@ -101,9 +101,9 @@ class Checker {
       if (s.kind == SlotKind::kParam) {
         if (s.param < 0 || static_cast<size_t>(s.param) >= plan_.params.size())
           return error("M1 slots", cat(name, " is parameter ", s.param, " of ", taken.size()));
-        if (taken[static_cast<size_t>(s.param)])
+        if (taken[s.param])
           return error("M1 slots", cat(name, " is a second slot of parameter ", s.param));
-        taken[static_cast<size_t>(s.param)] = true;
+        taken[s.param] = true;
       } else if (s.offset < 0 || s.offset % kLine != 0 ||
                  Wide{s.offset} + s.bytes > plan_.arena_bytes) {
         return error("M1 slots", cat(name, ", ", s.bytes, " bytes at offset ", s.offset,
@@ -121,7 +121,7 @@ class Checker {
     for (const Dim& d : t.type.shape) {
       if (d.symbol == kNoSymbol) continue;
       if (d.symbol < 0 || static_cast<size_t>(d.symbol) >= plan_.symbols.size() ||
-          plan_.symbols[static_cast<size_t>(d.symbol)].bound != d.symbol_bound)
+          plan_.symbols[d.symbol].bound != d.symbol_bound)
         return error("M2 tensors", cat(who, " has a dim of an unknown symbol or bound"));
       if (d.scale < 0 || d.offset + d.scale * least(d.symbol) < 0)
         return error("M2 tensors", cat(who, " has a dim below 0 at an extent that may be run"));
@@ -207,11 +207,11 @@ class Checker {
     const int n = static_cast<int>(plan_.steps.size());
     lives_.assign(plan_.slots.size(), {n + 1, -1});
     auto use = [&](int s, int step) {
-      auto& [first, last] = lives_[static_cast<size_t>(s)];
+      auto& [first, last] = lives_[s];
       first = std::min(first, step), last = std::max(last, step);
     };
     for (int i = 0; i < n; ++i) {
-      const Step& s = plan_.steps[static_cast<size_t>(i)];
+      const Step& s = plan_.steps[i];
       for (const PlanTensor& t : s.in) use(t.slot, i);
       for (const PlanTensor& t : s.out) use(t.slot, i);
       if (s.workspace >= 0) use(s.workspace, i);
@@ -235,13 +235,11 @@ class Checker {
       if (plan_.slots[s].kind == SlotKind::kArena && plan_.slots[s].bytes > 0 &&
           lives_[s].second >= 0)
         order.push_back(static_cast<int>(s));
-    auto first = [&](int s) { return lives_[static_cast<size_t>(s)].first; };
+    auto first = [&](int s) { return lives_[s].first; };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return first(a) < first(b); });
     std::map<int64_t, int> live;  // by offset
     for (int s : order) {
-      std::erase_if(live, [&](const auto& l) {
-        return lives_[static_cast<size_t>(l.second)].second < first(s);
-      });
+      std::erase_if(live, [&](const auto& l) { return lives_[l.second].second < first(s); });
       const auto next = live.lower_bound(slot(s).offset);
       int hit = -1;
       if (next != live.end() && next->first < slot(s).offset + slot(s).bytes) hit = next->second;
@@ -270,7 +268,7 @@ class Checker {
         params += bytes;
       } else if (bytes > 0 && lives_[s].second >= 0) {
         top = std::max(top, have.offset + bytes);
-        delta[static_cast<size_t>(lives_[s].first)] += bytes;
+        delta[lives_[s].first] += bytes;
         delta[static_cast<size_t>(lives_[s].second) + 1] -= bytes;
       }
     }
@@ -438,7 +436,7 @@ class Checker {
       const auto it = m.upper_bound(at);
       const Held* h = it == m.begin() ? nullptr : &std::prev(it)->second;
       const bool is_there = h && h->end > at && h->writer >= 0;
-      if (!is_there || plan_.steps[static_cast<size_t>(h->writer)].starts != plan_.steps[end].ends)
+      if (!is_there || plan_.steps[h->writer].starts != plan_.steps[end].ends)
         return error("M11 background",
                      cat(step_name(plan_, end), ": ", h ? writer(*h) : std::string("nobody"),
                          " wrote byte ", at, " while it ran"));

@@ -82,9 +82,7 @@ Result<RankLists> make(const ScheduleShape& shape) {
         cat("schedule dual_pipe wants an even number of ranks, and of "
             "micro-batches an even number of at least two for each rank: got ",
             p, " ranks and ", m, " micro-batches"));
-  RankLists ranks;
-  for (int r = 0; r < p; ++r) ranks.push_back(list_of(r, shape));
-  return ranks;
+  return each_rank(shape, [&](int r) { return list_of(r, shape); });
 }
 
 }  // namespace

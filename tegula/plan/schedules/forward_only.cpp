@@ -6,11 +6,11 @@ namespace tegula {
 
 namespace {
 Result<RankLists> make(const ScheduleShape& shape) {
-  RankLists ranks(static_cast<size_t>(shape.n_ranks));
-  for (int r = 0; r < shape.n_ranks; ++r)
-    for (int m = 0; m < shape.n_micro_batches; ++m)
-      ranks[static_cast<size_t>(r)].push_back({PartKind::kForward, r, m});
-  return ranks;
+  return each_rank(shape, [&](int r) {
+    std::vector<Instr> list;
+    for (int m = 0; m < shape.n_micro_batches; ++m) list.push_back({PartKind::kForward, r, m});
+    return list;
+  });
 }
 }  // namespace
 

@@ -6,12 +6,12 @@ namespace tegula {
 
 namespace {
 Result<RankLists> make(const ScheduleShape& shape) {
-  RankLists ranks(static_cast<size_t>(shape.n_ranks));
-  for (int r = 0; r < shape.n_ranks; ++r)
+  return each_rank(shape, [&](int r) {
+    std::vector<Instr> list;
     for (const PartKind kind : {PartKind::kForward, PartKind::kBackward})
-      for (int m = 0; m < shape.n_micro_batches; ++m)
-        ranks[static_cast<size_t>(r)].push_back({kind, r, m});
-  return ranks;
+      for (int m = 0; m < shape.n_micro_batches; ++m) list.push_back({kind, r, m});
+    return list;
+  });
 }
 }  // namespace
 

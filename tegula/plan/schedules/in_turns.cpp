@@ -6,12 +6,7 @@ namespace tegula {
 
 namespace {
 Result<RankLists> make(const ScheduleShape& shape) {
-  RankLists ranks(static_cast<size_t>(shape.n_ranks));
-  for (int r = 0; r < shape.n_ranks; ++r)
-    for (int m = 0; m < shape.n_micro_batches; ++m)
-      for (const PartKind kind : {PartKind::kForward, PartKind::kBackward})
-        ranks[static_cast<size_t>(r)].push_back({kind, r, m});
-  return ranks;
+  return in_turns(shape, [](int, int) { return InTurns{}; });
 }
 }  // namespace
 

@@ -53,9 +53,7 @@ std::vector<Instr> list_of(int r, const ScheduleShape& shape) {
 }
 
 Result<RankLists> make(const ScheduleShape& shape) {
-  RankLists ranks;
-  for (int r = 0; r < shape.n_ranks; ++r) ranks.push_back(list_of(r, shape));
-  return ranks;
+  return each_rank(shape, [&](int r) { return list_of(r, shape); });
 }
 
 }  // namespace
