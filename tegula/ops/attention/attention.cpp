@@ -183,7 +183,7 @@ std::vector<Var> join_after(Builder& b, const AttentionCall& call, const OpCall&
                             std::span<const Var> in) {
   const auto k = static_cast<size_t>(call.operands.before);
   Attrs attrs = *c.attrs;
-  attrs.set("part", std::string("first"));
+  attrs.set("part", "first");
   const auto own = b.emit_n(attention_op, std::move(attrs), {in.begin(), in.begin() + k});
   auto out = joined(own[0], own[1], in[k], in[k + 1]);
   out[0] = cast(out[0], c.out[0].dtype);

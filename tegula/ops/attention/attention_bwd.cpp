@@ -28,14 +28,12 @@ struct Ref {
             const KeyRange r = mask.keys(b, i);
             std::vector<S> dq = zeros(call.d);
             if (r.lo < r.hi) row(a, call, scorer, r, seed, b, h, i, dq, dk, dv, dbias);
-            for (int64_t e = 0; e < call.d; ++e) a.store(0, dq[static_cast<size_t>(e)], b, i, h, e);
+            for (int64_t e = 0; e < call.d; ++e) a.store(0, dq[e], b, i, h, e);
           }
         }
         for (int64_t j = 0; j < call.sk; ++j) {
-          for (int64_t e = 0; e < call.d; ++e)
-            a.store(1, dk[static_cast<size_t>(j * call.d + e)], b, j, hk, e);
-          for (int64_t e = 0; e < call.dv; ++e)
-            a.store(2, dv[static_cast<size_t>(j * call.dv + e)], b, j, hk, e);
+          for (int64_t e = 0; e < call.d; ++e) a.store(1, dk[j * call.d + e], b, j, hk, e);
+          for (int64_t e = 0; e < call.dv; ++e) a.store(2, dv[j * call.dv + e], b, j, hk, e);
         }
       }
     if (ops.bias < 0) return;
@@ -73,13 +71,13 @@ struct Ref {
       if (call.softcap > 0) ds = ds * (S(1.0) - capped * capped);
       ds = ds * S(call.scale);
       for (int64_t e = 0; e < call.d; ++e) {
-        S& to_q = dq[static_cast<size_t>(e)];
-        S& to_k = dk[static_cast<size_t>(key * call.d + e)];
+        S& to_q = dq[e];
+        S& to_k = dk[key * call.d + e];
         to_q = scalar::fma(ds, a.load(1, b, key, hk, e), to_q);
         to_k = scalar::fma(ds, a.load(0, b, i, h, e), to_k);
       }
       for (int64_t e = 0; e < call.dv; ++e) {
-        S& to_v = dv[static_cast<size_t>(key * call.dv + e)];
+        S& to_v = dv[key * call.dv + e];
         to_v = scalar::fma(kept, a.load(kDo, b, i, h, e), to_v);
       }
     }
@@ -114,8 +112,7 @@ std::vector<Var> with_sorted_keys(Builder& b, const AttentionCall& call, const O
                                   std::span<const Var> in) {
   auto out = b.emit_n(attention_bwd_op, sorted(call, *c.attrs), sorted(b, call, in));
   std::vector<int64_t> place(call.key_rows().size());
-  for (size_t j = 0; j < place.size(); ++j)
-    place[static_cast<size_t>(call.key_rows()[j])] = static_cast<int64_t>(j);
+  for (size_t j = 0; j < place.size(); ++j) place[call.key_rows()[j]] = static_cast<int64_t>(j);
   for (const size_t k : {1, 2}) out[k] = gather(out[k], constant_ints(b, place, DType::kI32), 1);
   return out;
 }
@@ -131,13 +128,13 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   };
   const Var d_o = grouped(in[kDo]);
   Var level = permute(reduce_sum(d_o * grouped(in[kO]), {-1}), {0, 2, 3, 1});
-  if (call.operands.dlse >= 0) level = level - by_head(in[static_cast<size_t>(call.operands.dlse)]);
+  if (call.operands.dlse >= 0) level = level - by_head(in[call.operands.dlse]);
   const Var p = t.weights(by_head(in[kLse]));
   const Var dp = t.dropped(dot("b i k g e, b j k e -> b k g i j", d_o, t.v), call.dropout);
   Var ds = p * (dp - unsqueeze(level, -1));
   Var dbias;
   if (call.operands.bias >= 0) {
-    const Type bias = in[static_cast<size_t>(call.operands.bias)].type();
+    const Type bias = in[call.operands.bias].type();
     dbias = cast(reshape(reduce_to(ds, t.bias), bias.shape), bias.dtype);
   }
   if (t.capped.valid()) ds = ds * (1.0 - t.capped * t.capped);

@@ -99,7 +99,7 @@ KeyRange AttentionMask::of_sequence(int64_t b, int64_t i) const {
     // For keys in pages whose numbers are not known: as if all were there.
     if (cu_k_.empty())
       return {0, call_.sk, call_.q_at.at(i) - (call_.k_at.is_one() ? call_.k_at.start : 0), b};
-    const int64_t keys = cu_k_[static_cast<size_t>(b)];
+    const int64_t keys = cu_k_[b];
     return {0, keys, keys - call_.sq + i, b};
   }
   const auto next =
@@ -148,7 +148,7 @@ AttentionWork work_in_runs(const AttentionCall& call) {
     const KeyRange r = mask.keys(0, i);
     if (r.lo >= r.hi) continue;
     w.pairs += r.hi - r.lo, ++w.rows;
-    ++seen[static_cast<size_t>(r.lo)], --seen[static_cast<size_t>(r.hi)];
+    ++seen[r.lo], --seen[r.hi];
   }
   int64_t by = 0;
   for (const int64_t more : seen) w.keys += (by += more) > 0;
@@ -209,13 +209,13 @@ int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call,
   int64_t read = call.b * (size_bytes(c.in[0].dtype) * work.rows * call.hq * call.d +
                            size_bytes(c.in[1].dtype) * work.keys * call.hk * (call.d + call.dv));
   if (o.bias >= 0) {
-    const Type& t = c.in[static_cast<size_t>(o.bias)];
+    const Type& t = c.in[o.bias];
     const bool per_query = t.shape[2].bound() == call.sq;
     read += size_bytes(t.dtype) * t.shape[0].bound() * t.shape[1].bound() *
             (per_query ? work.pairs : work.keys);
   }
   for (int k : {o.slopes, o.cu_q, o.cu_k, o.seqlens_k, o.table, o.seed})
-    if (k >= 0) read += c.in[static_cast<size_t>(k)].bytes();
+    if (k >= 0) read += c.in[k].bytes();
   for (size_t k = 0; o.descale >= 0 && k < 3; ++k)
     read += c.in[static_cast<size_t>(o.descale) + k].bytes();
   for (size_t k = 0; o.before >= 0 && k < 2; ++k)
@@ -261,9 +261,7 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
   spec += is_bwd ? " -> b sq (hk g) d, b sk hk d, b sk hk dv" : " -> b sq (hk g) dv, b (hk g) sq";
   if (is_bwd && o.bias >= 0) spec += ", " + bias;
   DimMap m = TEGULA_TRY(solve_dims(c.op->name, spec, c.in));
-  auto factor = [&](std::string_view name) -> Factor& {
-    return m.factors[static_cast<size_t>(m.find(name))];
-  };
+  auto factor = [&](std::string_view name) -> Factor& { return m.factors[m.find(name)]; };
   if (o.cu_k >= 0) {
     factor("n").whole = true;
     factor("sq").ragged_by = o.cu_q, factor("sk").ragged_by = o.cu_k;
@@ -295,7 +293,7 @@ std::vector<int64_t> part_of(const PositionRuns& p, int64_t lo = 0, int64_t hi =
 
 Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi) {
   const AttentionCall call(c, c.op == &attention_bwd_op);
-  const std::string& name = m.factors[static_cast<size_t>(factor)].name;
+  const std::string& name = m.factors[factor].name;
   Attrs a = *c.attrs;
   // A value that is absent is taken from the sizes, which are the part's from now on.
   a.set("q_runs", name == "sq" ? part_of(call.q_at, lo, hi) : part_of(call.q_at));

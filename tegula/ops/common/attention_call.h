@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdlib>
-#include <type_traits>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/position_runs.h"

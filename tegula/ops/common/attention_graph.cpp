@@ -24,7 +24,7 @@ struct Paged {
 };
 Paged paged(Builder& b, const AttentionCall& call, std::span<const Var> in) {
   const DType i64 = DType::kI64;
-  const auto at = [&](int k) { return cast(in[static_cast<size_t>(k)], i64); };
+  const auto at = [&](int k) { return cast(in[k], i64); };
   const Var lengths = at(call.operands.seqlens_k), table = at(call.operands.table);
   Paged p;
   p.seqlens = min(max(lengths, 0.0), static_cast<double>(call.sk));
@@ -77,10 +77,9 @@ Positions positions(Builder& b, const AttentionCall& call, const Attrs& attrs,
   // Offsets in this part; row i lies in the sequence after the last offset <= i.
   Var cu[2];
   for (int side = 0; side < 2; ++side) {
-    const Var at =
-        cast(in[static_cast<size_t>(side ? call.operands.cu_k : call.operands.cu_q)], i64);
+    const Var at = cast(in[side ? call.operands.cu_k : call.operands.cu_q], i64);
     const auto begin = static_cast<double>(side ? call.k_at.start : call.q_at.start);
-    const Var size = extent(in[static_cast<size_t>(side)], 1, i64);
+    const Var size = extent(in[side], 1, i64);
     cu[side] = min(max(at - begin, 0.0), size);
   }
   const Var passed = cast(le(unsqueeze(cu[0], 0), query), i64);  // [sq, n + 1]
@@ -154,14 +153,14 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
     s = t.capped * call.softcap;
   }
   if (call.operands.bias >= 0) {
-    const Var bias = in[static_cast<size_t>(call.operands.bias)];
+    const Var bias = in[call.operands.bias];
     const bool per_head = bias.dim(1) == Dim(call.hq);
     t.bias = {bias.dim(0), per_head ? call.hk : 1, per_head ? call.g : 1, bias.dim(2), sk};
     s = s + cast(reshape(bias, t.bias), sums);
   }
   const Positions p = is_paged ? positions_in_pages(b, call, pages) : positions(b, call, attrs, in);
   if (call.operands.slopes >= 0) {
-    const Var slopes = cast(in[static_cast<size_t>(call.operands.slopes)], sums);
+    const Var slopes = cast(in[call.operands.slopes], sums);
     const Var distance = abs(cast(p.key - p.aligned, sums));
     s = s - reshape(slopes, {call.hk, call.g, 1, 1}) * distance;
   }
@@ -169,7 +168,7 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
     s = select(seen, s, constant(b, -kInfinity, sums));
   t.scores = s;
   if (call.operands.seed >= 0) {
-    const Var seed = in[static_cast<size_t>(call.operands.seed)];
+    const Var seed = in[call.operands.seed];
     const Shape shape = {batch, call.hk, call.g, sq, sk};
     t.keep = ge(uniform(seed, call, attrs, shape), call.dropout_bound());
   }

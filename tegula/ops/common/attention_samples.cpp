@@ -1,5 +1,4 @@
 // Calls of attention that try its masks, features, positions, pages and parts, and its errors.
-#include <cmath>
 
 #include "tegula/ops/common/attention_call.h"
 
@@ -52,7 +51,7 @@ std::vector<Sample> samples_in_runs() {
   const SampleInput slopes = {{DType::kF32, {2}}, 0.1, 0.5, {}, false};
   std::vector<Sample> s = {
       sample("zigzag", four, runs(zigzag, zigzag)),
-      sample("stripes, a window", four, runs(odd, even, {{"window_left", int64_t{3}}})),
+      sample("stripes, a window", four, runs(odd, even, {{"window_left", 3}})),
       sample("queries in a stripe, rows that see nothing", four, runs(even, {1})),
       sample("keys in a stripe", four, runs({3}, odd)),
       sample("queries in runs, ALiBi", four, runs(zigzag, {2}, {{"alibi", true}}), {slopes}),
@@ -60,7 +59,7 @@ std::vector<Sample> samples_in_runs() {
       sample("runs misfit", four, runs(odd, {0, 1, 3})),
       sample("keys that go back", four, runs(odd, {4, 1, 2, 0, 1, 2})),
       sample("keys in stripes, one after another", {1, 4, 6, 2, 1, 2, 2},
-             runs({2, 1, 4}, {1, 2, 3, 0, 2, 3}, {{"window_left", int64_t{2}}})),
+             runs({2, 1, 4}, {1, 2, 3, 0, 2, 3}, {{"window_left", 2}})),
       sample("keys that go back, a bias and ALiBi", four,
              runs(zigzag, {4, 1, 2, 0, 1, 2}, {{"bias", true}, {"alibi", true}}),
              {{{DType::kF32, {1, 2, 4, 4}}, -2, 2}, slopes}),
@@ -94,7 +93,7 @@ std::vector<Sample> samples_in_parts() {
       part("the last part", {1, 5, 70, 2, 1, 4, 3}, "last", causal),
       part("a part of which some see nothing", {1, 5, 3, 2, 1, 2, 2}, "last", causal),
       part("a cap and a window over a part", grouped, "middle",
-           {{"softcap", 2.0}, {"window_left", int64_t{1}}}),
+           {{"softcap", 2.0}, {"window_left", 1}}),
       part("far more before", grouped, "last", causal, DType::kF32, 12),
       part("far less before", grouped, "middle", {}, DType::kF32, -30),
       part("the first part, bf16", grouped, "first", causal, DType::kBF16),
@@ -124,8 +123,8 @@ std::vector<Sample> samples_in_pages() {
             {0, 1, 2, 0, 3, 0, 3, 0}, packed, {offsets({0, 2, 2, 3, 4})}),
       paged("pages of a block", {2, 3, 64, 2, 1, 2, 2}, 4, {70, 3}, {2, 0, 1, 3}, causal),
       paged("pages, a window, a cap, ALiBi", {1, 4, 3, 4, 2, 2, 2}, 3, {5, 4}, {2, 0, 1, 2},
-            {{"window_left", int64_t{1}},
-             {"window_right", int64_t{1}},
+            {{"window_left", 1},
+             {"window_right", 1},
              {"softcap", 3.0},
              {"alibi", true},
              {"varlen", true}},
@@ -163,10 +162,8 @@ std::vector<Sample> attention_samples() {
     return SampleInput{{f32, {b, hk}}, 0.5, 2, {}, false};
   };
   const SampleInput slopes = {{f32, {4}}, 0.1, 0.5, {}, false};
-  Attrs all{{"is_causal", true}, {"window_left", int64_t{3}},
-            {"softcap", 4.0},    {"scale", 0.5},
-            {"bias", true},      {"alibi", true},
-            {"dropout", 0.25},   {"stream", int64_t{7}}};
+  Attrs all{{"is_causal", true}, {"window_left", 3}, {"softcap", 4.0},  {"scale", 0.5},
+            {"bias", true},      {"alibi", true},    {"dropout", 0.25}, {"stream", 7}};
   const Sizes grouped{2, 3, 4, 4, 2, 3, 2};
   std::vector<Sample> s = {
       sample("grouped heads", grouped, {}),
@@ -175,12 +172,10 @@ std::vector<Sample> attention_samples() {
       sample("causal after a cache", {1, 2, 5, 2, 1, 2, 2}, causal),
       sample("causal, rows that see nothing", {1, 5, 3, 2, 1, 2, 2}, causal),
       sample("one query", {2, 1, 6, 4, 1, 3, 3}, causal),
-      sample("window", {1, 6, 6, 2, 1, 2, 2},
-             {{"window_left", int64_t{1}}, {"window_right", int64_t{2}}}),
-      sample("causal window", {1, 5, 7, 2, 1, 2, 2},
-             {{"is_causal", true}, {"window_left", int64_t{2}}}),
+      sample("window", {1, 6, 6, 2, 1, 2, 2}, {{"window_left", 1}, {"window_right", 2}}),
+      sample("causal window", {1, 5, 7, 2, 1, 2, 2}, {{"is_causal", true}, {"window_left", 2}}),
       sample("keys that nobody sees", {1, 2, 7, 2, 1, 2, 2},
-             {{"is_causal", true}, {"window_left", int64_t{1}}}),
+             {{"is_causal", true}, {"window_left", 1}}),
       sample("softcap", grouped, {{"softcap", 1.5}}),
       sample("bias", grouped, {{"bias", true}}, {bias({2, 4, 3, 4})}),
       sample("bias for all heads", grouped, {{"bias", true}}, {bias({2, 1, 3, 4})}),
@@ -195,10 +190,7 @@ std::vector<Sample> attention_samples() {
              {{"varlen", true}, {"is_causal", true}},
              {offsets({0, 2, 2, 5, 6}), offsets({0, 3, 5, 5, 8})}),
       sample("packed, window, ALiBi", {1, 5, 7, 4, 2, 2, 2},
-             {{"varlen", true},
-              {"window_left", int64_t{1}},
-              {"window_right", int64_t{1}},
-              {"alibi", true}},
+             {{"varlen", true}, {"window_left", 1}, {"window_right", 1}, {"alibi", true}},
              {slopes, offsets({0, 3, 5}), offsets({0, 3, 7})}),
       sample("dropout", {2, 3, 4, 4, 2, 3, 2}, {{"dropout", 0.4}}, {seed}),
       sample("all at once", {2, 4, 6, 4, 2, 3, 2}, all, {bias({1, 4, 4, 6}), slopes, seed}),

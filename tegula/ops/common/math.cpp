@@ -1,6 +1,5 @@
 #include "tegula/ops/math.h"
 
-#include <cmath>
 #include <optional>
 
 #include "tegula/base/algorithm.h"

@@ -144,8 +144,7 @@ Result<Parts> adaptive_parts(Var x, const std::vector<int64_t>& out, std::string
       widest = std::max(widest, counts.back());
     }
     for (int64_t o = 0; o < m; ++o)
-      for (int64_t k = 0; k < widest; ++k)
-        ids.push_back(o * n / m + std::min(k, counts[static_cast<size_t>(o)] - 1));
+      for (int64_t k = 0; k < widest; ++k) ids.push_back(o * n / m + std::min(k, counts[o] - 1));
     const Var at = reshape(constant_ints(x.builder(), std::move(ids), DType::kI32), {m, widest});
     p.x = gather(p.x, at, d);
     p.counts.push_back(std::move(counts)), p.widest.push_back(widest);

@@ -11,6 +11,16 @@ inline constexpr InlineList<AttrDef, 16> kReduceAttrs = {
     {"dims", AttrKind::kInts, true, "which dims, ascending"},
     {"keep", AttrKind::kBool, false, "keep them with extent 1"}};
 
+std::vector<Sample> reduce_samples();
+// Reductions have this in common; `def` brings the rest.
+constexpr OpDef reduction(OpDef def) {
+  def.group = "reduction", def.types = "T -> T", def.attrs = kReduceAttrs;
+  def.flops = [](const OpCall& c) { return c.in[0].shape.numel(); };
+  if (!def.samples) def.samples = reduce_samples;
+  def.is_reduction = true;
+  return def;
+}
+
 bool is_reduced(const Attrs& a, int d);
 // The operand's shape with reduced dims of extent 1.
 Shape kept_shape(const Var& x, const Attrs& a);
@@ -65,7 +75,5 @@ struct ReduceRef {
     });
   }
 };
-
-std::vector<Sample> reduce_samples();
 
 }  // namespace tegula

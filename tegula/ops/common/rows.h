@@ -5,6 +5,14 @@
 
 namespace tegula {
 
+// Softmax, the norms and their gradients have this in common; `def` brings the rest. A row is never
+// cut.
+constexpr OpDef norm_op(OpDef def) {
+  def.group = "normalisation", def.split = {{"d", Combine::kNever}};
+  def.precision = Precision::kHigh;
+  return def;
+}
+
 // Calls fn(index) for every row of t; index's last entry is the caller's to set. Statistics of a
 // row, shaped like t without its last dim, take the same index.
 template <class F>

@@ -24,6 +24,12 @@ class MapMaker {
   DimMap map_;
 };
 
+// Views have this in common; `def` brings the rest.
+constexpr OpDef view_op(OpDef def) {
+  def.group = "view", def.types = "T -> T", def.is_view = def.is_linear = true;
+  return def;
+}
+
 // The attributes of a part [lo, hi) of factor d, which is dim d of the shape `name`.
 Attrs resized(const OpCall& c, std::string_view name, int d, int64_t lo, int64_t hi);
 

@@ -5,7 +5,7 @@
 // scan of values and tangents together.
 #include "tegula/ops/common/scan.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/math.h"
@@ -66,7 +66,7 @@ class NewBody {
 // v, and then what alone is made of it, element by element: what of these the pullback reads is
 // kept.
 void add_chain(const Function& body, ValueId v, std::vector<ValueId>& chain) {
-  while (std::find(chain.begin(), chain.end(), v) == chain.end()) {
+  while (!contains(chain, v)) {
     chain.push_back(v);
     const Node* user = nullptr;
     int n_uses = 0;
@@ -89,8 +89,7 @@ std::vector<ValueId> carried_products(const Module& m, const Function& body, con
   for (size_t i = 0; i < l.n_carry; ++i) is_carried[body.params[i].value] = true;
   std::vector<ValueId> products;
   for (const Node& n : body.nodes) {
-    const bool any =
-        std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_carried[v]; });
+    const bool any = any_of(n.inputs, [&](ValueId v) { return is_carried[v]; });
     for (uint32_t i = 0; any && i < n.n_outputs; ++i) is_carried[n.output(i)] = true;
     if (!any || n.n_outputs != 1 || !n.regions.empty()) continue;
     const Shape& s = body.type(n.output()).shape;
@@ -112,8 +111,7 @@ struct Saved {
       : carries(l.n_carry), products(values.size()) {
     std::vector<int64_t> saves(l.saves.begin(), l.saves.end());
     for (size_t i = 0; i < l.n_carry; ++i)
-      if (wants_carry[i] &&
-          std::find(saves.begin(), saves.end(), static_cast<int64_t>(i)) == saves.end())
+      if (wants_carry[i] && !contains(saves, static_cast<int64_t>(i)))
         saves.push_back(static_cast<int64_t>(i));
     std::vector<FuncId> regions(c.call->regions.begin(), c.call->regions.end());
     size_t n_ys = l.n_ys;
@@ -131,8 +129,7 @@ struct Saved {
       out = b.emit_n(*c.call->op, std::move(attrs), c.in, std::move(regions));
     }
     if (b.failed()) return;
-    for (size_t i = 0; i < saves.size(); ++i)
-      carries[static_cast<size_t>(saves[i])] = out[l.n_carry + n_ys + i];
+    for (size_t i = 0; i < saves.size(); ++i) carries[saves[i]] = out[l.n_carry + n_ys + i];
     size_t next = l.n_carry + l.n_ys;
     for (size_t i = 0; i < values.size(); ++i)
       if (wants_product[i]) products[i] = out[next++];
@@ -281,16 +278,16 @@ std::vector<Var> scan_jvp(Builder& b, const JvpCall& c) {
   if (!made.ok()) return b.fail(made.error()), t;
   std::vector<int64_t> saves;
   for (int64_t s : l.saves)
-    if (place[static_cast<size_t>(s)] >= 0) saves.push_back(place[static_cast<size_t>(s)]);
+    if (place[s] >= 0) saves.push_back(place[s]);
   Attrs attrs = c.attrs();
   attrs.set("saves", saves);
   const auto out = body.emit(b, *c.call->op, std::move(attrs), *made);
   if (b.failed()) return t;
   for (size_t i = 0; i < ys.size(); ++i)
-    if (place[i] >= 0) t[i] = out[static_cast<size_t>(place[i])];
+    if (place[i] >= 0) t[i] = out[place[i]];
   size_t next = out.size() - saves.size();
   for (size_t i = 0; i < l.saves.size(); ++i)
-    if (place[static_cast<size_t>(l.saves[i])] >= 0) t[ys.size() + i] = out[next++];
+    if (place[l.saves[i]] >= 0) t[ys.size() + i] = out[next++];
   return t;
 }
 

@@ -138,14 +138,12 @@ struct Ref {
       if (a.attrs().flag("accumulate")) acc[0] = a.load_at(2, o);
       int64_t k = 0;
       for_each_index(k_size, [&](const Index& ki) {
-        S& s = acc[static_cast<size_t>(k * shards / k_total)];
+        S& s = acc[k * shards / k_total];
         s = scalar::fma(a.load_at(0, pick(o, ki, at[0])), a.load_at(1, pick(o, ki, at[1])), s);
         ++k;
       });
       for (int64_t n = shards; n > 1; n /= 2)
-        for (int64_t i = 0; i < n / 2; ++i)
-          acc[static_cast<size_t>(i)] =
-              acc[static_cast<size_t>(2 * i)] + acc[static_cast<size_t>(2 * i + 1)];
+        for (int64_t i = 0; i < n / 2; ++i) acc[i] = acc[2 * i] + acc[2 * i + 1];
       S y = round_to(a.out[0].dtype, acc[0]);
       if (a.attrs().has("scale")) {
         const S scale = round_to(a.out[0].dtype, S(a.attrs().f("scale")));
@@ -219,7 +217,7 @@ Grads jvp(Builder& b, const JvpCall& c) {
 Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi) {
   Attrs a = *c.attrs;
   const int64_t shards = a.get_or<int64_t>("k_shards", 1);
-  const Factor& f = m.factors[static_cast<size_t>(factor)];
+  const Factor& f = m.factors[factor];
   if (shards == 1 || names_of(a).out.has(f.name)) return a;
   const int64_t share = shards * (hi - lo) / f.size.bound();
   const bool whole = share * f.size.bound() == shards * (hi - lo) && (share & (share - 1)) == 0;
@@ -231,9 +229,9 @@ std::vector<Sample> samples() {
   auto f32 = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
   auto spec = [](const char* dims) { return Attrs{{"dims", std::string(dims)}}; };
   Attrs sharded = spec("m k, k n -> m n");
-  sharded.set("k_shards", int64_t{4});
+  sharded.set("k_shards", 4);
   Attrs fused = spec("b m k, k n -> b m n");
-  fused.set("bias", true), fused.set("activation", std::string("gelu"));
+  fused.set("bias", true), fused.set("activation", "gelu");
   Attrs scaled = fused, count = spec("m k, k n -> m n");
   scaled.set("scale", 0.375), count.set("scale", 2.0);
   Attrs going_on = spec("b k m, b k n -> m n"), from_start = spec("k m, k n -> n m");
@@ -241,7 +239,7 @@ std::vector<Sample> samples() {
   Attrs scaled_start = both;
   scaled_start.set("scale", 2.0);
   for (Attrs* a : {&going_on, &from_start, &both, &scaled_start}) a->set("accumulate", true);
-  both.set("k_shards", int64_t{2});
+  both.set("k_shards", 2);
   return {
       {"matrix", {f32({4, 6}), f32({6, 5})}, spec("m k, k n -> m n")},
       {"batched", {f32({2, 4, 6}), f32({2, 6, 5})}, spec("b m k, b k n -> b m n")},

@@ -48,7 +48,7 @@ struct Placer {
     for (int d = 0; d < s.rank(); ++d) {
       if (s[d] == Dim(1)) continue;
       if (at >= space.rank() || !(s[d] == space.shape[at])) return misfit(what, s);
-      dims[static_cast<size_t>(d)] = at++;
+      dims[d] = at++;
     }
     if (at != 0 && at != space.rank() && at != space.rank() - space.n_inner) return misfit(what, s);
     return dims;
@@ -72,7 +72,7 @@ struct Placer {
     const ValueDims dims = TEGULA_TRY(leading(x, n.op->name));
     if (squeezed(x).rank() != space.rank()) return misfit(n.op->name, x);
     std::vector<bool> reduced(static_cast<size_t>(x.rank()), false);
-    for (int64_t d : n.attrs.ints("dims")) reduced[static_cast<size_t>(d)] = true;
+    for (int64_t d : n.attrs.ints("dims")) reduced[d] = true;
     for (int d = 0; d < x.rank(); ++d) {
       const auto k = static_cast<size_t>(d);
       const bool is_inner = dims[k] >= space.rank() - space.n_inner;
@@ -103,7 +103,7 @@ struct Placer {
     dims.fill(FusedSpace::kOne);
     auto at = static_cast<int8_t>(space.rank() - space.n_inner);
     for (int d = 0; d < s.rank(); ++d)
-      if (!(s[d] == Dim(1))) dims[static_cast<size_t>(d)] = at++;
+      if (!(s[d] == Dim(1))) dims[d] = at++;
     return place(v, dims, "the results");
   }
 
@@ -113,15 +113,14 @@ struct Placer {
     dims.fill(FusedSpace::kOne);
     if (n.op == &broadcast_op) {
       for (int d = 0; d < x.rank(); ++d)
-        if (!(x[d] == Dim(1)))
-          dims[static_cast<size_t>(d)] = out[static_cast<size_t>(d + y.rank() - x.rank())];
+        if (!(x[d] == Dim(1))) dims[d] = out[d + y.rank() - x.rank()];
     } else {
       if (n.op != &reshape_op || !only_ones_differ(x, y)) return misfit(n.op->name, y);
       int e = 0;
       for (int d = 0; d < x.rank(); ++d) {
         if (x[d] == Dim(1)) continue;
         while (y[e] == Dim(1)) ++e;
-        dims[static_cast<size_t>(d)] = out[static_cast<size_t>(e++)];
+        dims[d] = out[e++];
       }
     }
     return place(n.inputs[0], dims, n.op->name);
@@ -164,7 +163,7 @@ struct Placer {
 std::vector<DimExpr> exprs(const FusedSpace& s, const Function& body, ValueId v) {
   std::vector<DimExpr> out;
   for (int d = 0; d < body.type(v).shape.rank(); ++d) {
-    const int8_t at = s.dims[v][static_cast<size_t>(d)];
+    const int8_t at = s.dims[v][d];
     out.push_back(at < 0 ? DimExpr{} : DimExpr{0, {{static_cast<uint8_t>(at), 1}}});
   }
   return out;

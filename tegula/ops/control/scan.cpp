@@ -33,8 +33,7 @@ struct Ref {
       for (size_t i = 0; i < l.n_carry; ++i) out.push_back(next[i].ref());
       for (size_t i = 0; i < l.n_ys; ++i) out.push_back(slice_at(a.out[l.n_carry + i], t));
       for (size_t i = 0; i < l.saves.size(); ++i)
-        copy_into(slice_at(a.out[l.n_carry + l.n_ys + i], t),
-                  a.out[static_cast<size_t>(l.saves[i])]);
+        copy_into(slice_at(a.out[l.n_carry + l.n_ys + i], t), a.out[l.saves[i]]);
       a.run_region(a, 0, in, out);
       for (size_t i = 0; i < l.n_carry; ++i) copy_into(a.out[i], next[i].ref());
     }

@@ -39,7 +39,7 @@ Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t h
   std::vector<int64_t> origin(shape.size(), 0), whole;
   for (const Dim& d : shape) whole.push_back(d.bound());
   if (a.has("origin")) origin = a.ints("origin"), whole = a.ints("whole");
-  origin[static_cast<size_t>(factor)] += lo;
+  origin[factor] += lo;
   a.set("origin", origin), a.set("whole", whole);
   return a;
 }
@@ -72,11 +72,10 @@ constinit const OpDef random_uniform_op = {
     .reference = reference_of<Ref>,
     .samples =
         [] {
-          return std::vector<Sample>{{"matrix",
-                                      {{{DType::kI64, {}}, 0, 1000}},
-                                      {{"shape", std::vector<Dim>{4, 6}},
-                                       {"stream", int64_t{3}},
-                                       {"dtype", DType::kF32}}}};
+          return std::vector<Sample>{
+              {"matrix",
+               {{{DType::kI64, {}}, 0, 1000}},
+               {{"shape", std::vector<Dim>{4, 6}}, {"stream", 3}, {"dtype", DType::kF32}}}};
         },
     .localize = localize,
 };

@@ -2,7 +2,6 @@
 // ascending order of i: set (the last one stays), added, multiplied, or the largest or smallest.
 // Ids out of range are left out. Without x: into zeros (mul: ones; max and min: the least and
 // greatest value); with mode "add" that is the adjoint of gather.
-#include <limits>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ops/common/gathering.h"
@@ -247,7 +246,7 @@ Var scatter_add(Var y, Var ids, int dim, Dim size, int batch, Loc loc) {
                           {{"dim", int64_t{dim}},
                            {"batch", int64_t{batch}},
                            {"size", std::vector<Dim>{size}},
-                           {"mode", std::string("add")}},
+                           {"mode", "add"}},
                           {y, ids}, loc);
 }
 

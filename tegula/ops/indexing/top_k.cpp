@@ -40,12 +40,11 @@ constinit const OpDef top_k_op = {
     .samples =
         [] {
           const auto f32 = DType::kF32;
-          return std::vector<Sample>{
-              {"two of six", {{{f32, {2, 3, 6}}}}, {{"k", int64_t{2}}}},
-              {"all", {{{f32, {5}}}}, {{"k", int64_t{5}}}},
-              {"none", {{{f32, {2, 5}}}}, {{"k", int64_t{0}}}},
-              {"equals", {{{DType::kI32, {2, 9}}, 0, 2}}, {{"k", int64_t{4}}}},
-              {"too many", {{{f32, {2, 5}}}}, {{"k", int64_t{6}}}, "k is 6"}};
+          return std::vector<Sample>{{"two of six", {{{f32, {2, 3, 6}}}}, {{"k", 2}}},
+                                     {"all", {{{f32, {5}}}}, {{"k", 5}}},
+                                     {"none", {{{f32, {2, 5}}}}, {{"k", 0}}},
+                                     {"equals", {{{DType::kI32, {2, 9}}, 0, 2}}, {{"k", 4}}},
+                                     {"too many", {{{f32, {2, 5}}}}, {{"k", 6}}, "k is 6"}};
         },
 };
 

@@ -15,7 +15,7 @@ Result<DimMap> dims(const OpCall& c) {
                                 c.in.size() - 1, " starts: one each per dim"));
   MapMaker m(c.in.size());
   for (int d = 0; d < x.rank(); ++d) {
-    const Dim n = size[static_cast<size_t>(d)];
+    const Dim n = size[d];
     if (!n.is_const() && !x[d].is_const() && n.symbol != x[d].symbol)
       return unsupported(cat("dynamic_slice: ", n, " elements of dim ", d, " of ", x,
                              ": nothing says that they lie within it at every extent"));
@@ -34,8 +34,7 @@ struct Ref {
   void operator()(RefArgs<S>& a) const {
     Index start{};
     for (int d = 0; d < a.in[0].rank; ++d)
-      start[static_cast<size_t>(d)] =
-          clamped_start(a.load_i(static_cast<size_t>(d) + 1), a.dim(0, d), a.out_dim(0, d));
+      start[d] = clamped_start(a.load_i(static_cast<size_t>(d) + 1), a.dim(0, d), a.out_dim(0, d));
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
       Index from = i;
       for (size_t d = 0; d < kMaxRank; ++d) from[d] += start[d];

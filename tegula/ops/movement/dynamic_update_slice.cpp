@@ -41,8 +41,7 @@ struct Ref {
     for_each_index(shape_of(a.in[1]), [&](const Index& i) {
       Index to = i;
       for (int d = 0; d < a.in[0].rank; ++d)
-        to[static_cast<size_t>(d)] +=
-            clamped_start(a.load_i(static_cast<size_t>(d) + 2), a.dim(0, d), a.dim(1, d));
+        to[d] += clamped_start(a.load_i(static_cast<size_t>(d) + 2), a.dim(0, d), a.dim(1, d));
       a.store_at(0, a.load_at(1, i), to);
     });
   }

@@ -84,7 +84,7 @@ Var pad_to(Var x, int dim, int64_t lo, Dim size, int64_t interior, double value,
   return x.builder().emit(pad_op,
                           {{"dim", int64_t{dim}},
                            {"lo", lo},
-                           {"hi", int64_t{0}},
+                           {"hi", 0},
                            {"interior", interior},
                            {"value", value},
                            {"size", std::vector<Dim>{size}}},
@@ -118,8 +118,7 @@ constinit const OpDef pad_op = {
         [] {
           const SampleInput x = {{DType::kF32, {3, 4}}};
           auto by = [](int64_t lo, int64_t hi, int64_t interior, double v) {
-            return Attrs{
-                {"dim", int64_t{1}}, {"lo", lo}, {"hi", hi}, {"interior", interior}, {"value", v}};
+            return Attrs{{"dim", 1}, {"lo", lo}, {"hi", hi}, {"interior", interior}, {"value", v}};
           };
           auto to = [&](int64_t lo, int64_t interior, int64_t size) {
             Attrs a = by(lo, 0, interior, 0.5);

@@ -103,16 +103,14 @@ Var layer_norm(Var x, Var weight, Var bias, double eps, Loc loc) {
   return x.builder().emit_n(layer_norm_op, {{"eps", eps}, {"bias", bias.valid()}}, in, {}, loc)[0];
 }
 
-constinit const OpDef layer_norm_op = {
+constinit const OpDef layer_norm_op = norm_op({
     .name = "layer_norm",
     .formula = "y = (x - mean) rstd w + b, rstd = 1/sqrt(var + eps)",
     .source = "Ba et al. 2016, section 3",
-    .group = "normalisation",
     .dims_fn = dims,
     .types = "F, F, F? -> F, A, A",
     .attrs = {{"eps", AttrKind::kFloat, false, "added to the variance; 1e-5 if absent"},
               {"bias", AttrKind::kBool, false, "a third operand is added"}},
-    .split = {{"d", Combine::kNever}},
     .flops = flops,
     .bytes = row_bytes,
     .vjp = vjp,
@@ -120,7 +118,6 @@ constinit const OpDef layer_norm_op = {
     .reference = reference_of<Ref>,
     .samples = samples,
     .is_rowwise = true,
-    .precision = Precision::kHigh,
-};
+});
 
 }  // namespace tegula

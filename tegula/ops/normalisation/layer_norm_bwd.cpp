@@ -91,11 +91,10 @@ std::vector<Sample> samples() {
 }
 }  // namespace
 
-constinit const OpDef layer_norm_bwd_op = {
+constinit const OpDef layer_norm_bwd_op = norm_op({
     .name = "layer_norm_bwd",
     .formula = "dx = rstd (g - mean(g) - xhat mean(xhat g)), g = w dy",
     .source = "Ba et al. 2016, section 3",
-    .group = "normalisation",
     .dims_fn = dims,
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
       const size_t n = c.attrs->flag("residual") ? 6 : 5;
@@ -111,14 +110,12 @@ constinit const OpDef layer_norm_bwd_op = {
     },
     .attrs = {{"bias", AttrKind::kBool, false, "also gives the bias's gradient"},
               {"residual", AttrKind::kBool, false, "a sixth operand is added to dx"}},
-    .split = {{"d", Combine::kNever}},
     .flops = flops,
     .bytes = row_bytes,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
     .aliases = {{5, 0}},
-    .precision = Precision::kHigh,
-};
+});
 
 }  // namespace tegula

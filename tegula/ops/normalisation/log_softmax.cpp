@@ -43,13 +43,11 @@ Var log_softmax(Var x, Loc loc) {
   return x.builder().emit(log_softmax_op, {}, {x}, loc);
 }
 
-constinit const OpDef log_softmax_op = {
+constinit const OpDef log_softmax_op = norm_op({
     .name = "log_softmax",
     .formula = "y = x - log of the sum of exp(x) over the last dim",
-    .group = "normalisation",
     .dims = "... d -> ... d",
     .types = "F -> F",
-    .split = {{"d", Combine::kNever}},
     .flops = [](const OpCall& c) { return 6 * c.in[0].shape.numel() + row_count(c.in[0]); },
     .vjp = vjp,
     .jvp = jvp,
@@ -65,7 +63,6 @@ constinit const OpDef log_softmax_op = {
                                      {"bf16", {{{DType::kBF16, {3, 5}}}}, {}},
                                      {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};
         },
-    .precision = Precision::kHigh,
-};
+});
 
 }  // namespace tegula

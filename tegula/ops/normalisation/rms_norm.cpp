@@ -67,15 +67,13 @@ Var rms_norm(Var x, Var weight, double eps, Loc loc) {
   return x.builder().emit_n(rms_norm_op, {{"eps", eps}}, in, {}, loc)[0];
 }
 
-constinit const OpDef rms_norm_op = {
+constinit const OpDef rms_norm_op = norm_op({
     .name = "rms_norm",
     .formula = "y = x rstd w, rstd = 1/sqrt(mean(x^2) + eps)",
     .source = "Zhang and Sennrich 2019, section 3",
-    .group = "normalisation",
     .dims = "x: ... d, weight: d -> ... d, ...",
     .types = "F, F -> F, A",
     .attrs = {{"eps", AttrKind::kFloat, false, "added to the mean square; 1e-5 if absent"}},
-    .split = {{"d", Combine::kNever}},
     .flops = [](const OpCall& c) { return row_count(c.in[0]) * (4 * row_size(c.in[0]) + 4); },
     .bytes = row_bytes,
     .vjp = vjp,
@@ -83,7 +81,6 @@ constinit const OpDef rms_norm_op = {
     .reference = reference_of<Ref>,
     .samples = samples,
     .is_rowwise = true,
-    .precision = Precision::kHigh,
-};
+});
 
 }  // namespace tegula

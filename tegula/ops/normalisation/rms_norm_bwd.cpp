@@ -54,20 +54,17 @@ std::vector<Sample> samples() {
 }
 }  // namespace
 
-constinit const OpDef rms_norm_bwd_op = {
+constinit const OpDef rms_norm_bwd_op = norm_op({
     .name = "rms_norm_bwd",
     .formula = "dx = rstd (g - xhat mean(xhat g)), g = w dy, xhat = x rstd",
     .source = "Zhang and Sennrich 2019, section 3",
-    .group = "normalisation",
     .dims = "x: ... d, weight: d, rstd: ..., dy: ... d -> ... d, d",
     .types = "F, F, A, F -> F, F",
-    .split = {{"d", Combine::kNever}},
     .flops = [](const OpCall& c) { return row_count(c.in[0]) * (9 * row_size(c.in[0]) + 1); },
     .bytes = row_bytes,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
-    .precision = Precision::kHigh,
-};
+});
 
 }  // namespace tegula

@@ -32,13 +32,11 @@ Var softmax(Var x, Loc loc) {
   return x.builder().emit(softmax_op, {}, {x}, loc);
 }
 
-constinit const OpDef softmax_op = {
+constinit const OpDef softmax_op = norm_op({
     .name = "softmax",
     .formula = "y = exp(x) / the sum of exp(x) over the last dim",
-    .group = "normalisation",
     .dims = "... d -> ... d",
     .types = "F -> F",
-    .split = {{"d", Combine::kNever}},
     .flops = [](const OpCall& c) { return 5 * c.in[0].shape.numel(); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads { return {slope(b, c.out[0], c.grad[0])}; },
     .jvp = [](Builder& b, const JvpCall& c) -> Grads { return {slope(b, c.out[0], c.tangent[0])}; },
@@ -56,7 +54,6 @@ constinit const OpDef softmax_op = {
               {"bf16", {{{DType::kBF16, {3, 5}}}}, {}},
               {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};
         },
-    .precision = Precision::kHigh,
-};
+});
 
 }  // namespace tegula

@@ -26,13 +26,11 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 }
 }  // namespace
 
-constinit const OpDef softmax_bwd_op = {
+constinit const OpDef softmax_bwd_op = norm_op({
     .name = "softmax_bwd",
     .formula = "dx = y (dy - the sum of y dy over the last dim)",
-    .group = "normalisation",
     .dims = "y: ... d, dy: ... d -> ... d",
     .types = "F, F -> F",
-    .split = {{"d", Combine::kNever}},
     .flops = [](const OpCall& c) { return 4 * c.in[0].shape.numel(); },
     .decompose = decompose,
     .reference = reference_of<Ref>,
@@ -48,7 +46,6 @@ constinit const OpDef softmax_bwd_op = {
                                      {"bf16", in({3, 5}, DType::kBF16), {}},
                                      {"misfit", misfit, {}, "dy has d=6, y has d=5"}};
         },
-    .precision = Precision::kHigh,
-};
+});
 
 }  // namespace tegula

@@ -71,13 +71,11 @@ constinit const OpDef dequantise_blocks_op = {
             const std::string name(layout_of(format).name);
             all.push_back({name, {sample_blocks(format, {3}, 2)}, {{"format", name}}});
           }
-          const Attrs q4{{"format", std::string("Q4_0")}};
+          const Attrs q4{{"format", "Q4_0"}};
           all.push_back({"leading dims", {sample_blocks(BlockFormat::kQ4_0, {2, 3}, 1)}, q4});
           all.push_back({"misfit", {{{DType::kU8, {2, 40}}, 0, 255}}, q4, "no whole number"});
-          all.push_back({"unknown",
-                         {{{DType::kU8, {2, 36}}, 0, 255}},
-                         {{"format", std::string("Q9")}},
-                         "format 'Q9'"});
+          all.push_back(
+              {"unknown", {{{DType::kU8, {2, 36}}, 0, 255}}, {{"format", "Q9"}}, "format 'Q9'"});
           return all;
         },
 };

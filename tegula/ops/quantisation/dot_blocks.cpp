@@ -224,8 +224,7 @@ std::vector<Sample> samples() {
                    {{{i8, {3, k}}, -127, 127}, w, {{f32, {3, k / 32}}, 0, 0.01, {}, false}},
                    attrs});
   }
-  const Attrs q4{{"format", std::string("Q4_0")}},
-      sharded{{"format", std::string("Q4_0")}, {"k_shards", int64_t{4}}};
+  const Attrs q4{{"format", "Q4_0"}}, sharded{{"format", "Q4_0"}, {"k_shards", int64_t{4}}};
   const SampleInput w = sample_blocks(BlockFormat::kQ4_0, {70}, 2);
   const SampleInput many = {{i8, {2, 11, 64}}, -127, 127},
                     scales = {{f32, {2, 11, 2}}, 0, 0.01, {}, false};

@@ -32,8 +32,7 @@ Result<DimMap> dims(const OpCall& c) {
   MapMaker m(1, 2);
   for (int d = 0; d < x.rank(); ++d) {
     const bool spatial = d >= 2;
-    const Dim size =
-        spatial ? TEGULA_TRY(w[static_cast<size_t>(d - 2)].count("max_pool", x[d])) : x[d];
+    const Dim size = spatial ? TEGULA_TRY(w[d - 2].count("max_pool", x[d])) : x[d];
     // The places in the second result are those of a whole x.
     const uint8_t f = m.factor(cat("d", d), size, spatial);
     m.operand(0, spatial ? MapMaker::whole() : MapMaker::plain(f));
@@ -106,7 +105,7 @@ constinit const OpDef max_pool_op = {
           const Shape &x = c.shape(0), &y = c.out[0].shape;
           int64_t read = size_bytes(c.in[0].dtype) * x[0].bound() * x[1].bound();
           for (int d = 2; w.ok() && d < x.rank(); ++d)
-            read *= (*w)[static_cast<size_t>(d - 2)].touched(x[d].bound(), y[d].bound());
+            read *= (*w)[d - 2].touched(x[d].bound(), y[d].bound());
           return Bytes{read, c.out[0].bytes() + c.out[1].bytes()};
         },
     .vjp = [](Builder&, const VjpCall& c) -> Grads {

@@ -4,22 +4,16 @@
 
 namespace tegula {
 
-constinit const OpDef reduce_min_op = {
+constinit const OpDef reduce_min_op = reduction({
     .name = "reduce_min",
     .formula = "y = the smallest of x over dims; of none the greatest value of its type",
-    .group = "reduction",
     .dims_fn = reduce_dims<Combine::kMin>,
-    .types = "T -> T",
-    .attrs = kReduceAttrs,
-    .flops = [](const OpCall& c) { return c.in[0].shape.numel(); },
     .vjp = extremum_vjp,
     .jvp = extremum_jvp,
     .tile = tile_reduce<tile::Op::kReduceMin>,
     .reference =
         reference_with_ints<ReduceRef<[]<class S>(DType t) { return greatest<S>(t); },
                                       [](auto acc, auto x) { return scalar::min(acc, x); }>>,
-    .samples = reduce_samples,
-    .is_reduction = true,
-};
+});
 
 }  // namespace tegula

@@ -25,15 +25,11 @@ Status check(const OpCall& c) {
 }
 }  // namespace
 
-constinit const OpDef reduce_prod_op = {
+constinit const OpDef reduce_prod_op = reduction({
     .name = "reduce_prod",
     .formula = "y = the product of x over dims; integers wrap",
-    .group = "reduction",
     .dims_fn = reduce_dims<Combine::kNever>,
-    .types = "T -> T",
-    .attrs = kReduceAttrs,
     .check = check,
-    .flops = [](const OpCall& c) { return c.in[0].shape.numel(); },
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {others(c.in[0], c.attrs().ints("dims")) *
               reshape(c.grad[0], kept_shape(c.in[0], c.attrs()))};
@@ -56,7 +52,6 @@ constinit const OpDef reduce_prod_op = {
           s.push_back({"narrow", {{{DType::kI8, {2, 2}}, -9, 9}}, last, "cast it to i64"});
           return s;
         },
-    .is_reduction = true,
-};
+});
 
 }  // namespace tegula

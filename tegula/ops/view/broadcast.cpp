@@ -14,7 +14,7 @@ Result<DimMap> dims(const OpCall& c) {
   if (!valid) return invalid_argument(cat("broadcast: ", x, " does not broadcast to ", shape));
   MapMaker m(1);
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-    const Dim size = shape[static_cast<size_t>(d)];
+    const Dim size = shape[d];
     const uint8_t f = m.factor(cat("d", d), size);
     m.result(0, size, f);
     if (d >= lead) m.operand(0, x[d - lead] == size ? MapMaker::plain(f) : DimExpr());
@@ -29,20 +29,17 @@ struct Ref {
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
       Index from{};
       for (int d = 0; d < a.in[0].rank; ++d)
-        from[static_cast<size_t>(d)] =
-            a.in[0].shape[d] == 1 ? 0 : i[static_cast<size_t>(d) + static_cast<size_t>(lead)];
+        from[d] = a.in[0].shape[d] == 1 ? 0 : i[static_cast<size_t>(d) + static_cast<size_t>(lead)];
       a.store_at(0, a.load_at(0, from), i);
     });
   }
 };
 }  // namespace
 
-constinit const OpDef broadcast_op = {
+constinit const OpDef broadcast_op = view_op({
     .name = "broadcast",
     .formula = "y[.., i, ..] = x[.., 0 or i, ..]",
-    .group = "view",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"shape", AttrKind::kDims, true, "result shape"}},
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {reduce_to(c.grad[0], c.in[0].shape())};
@@ -59,9 +56,7 @@ constinit const OpDef broadcast_op = {
         },
     .localize = [](const OpCall& c, const DimMap&, int factor, int64_t lo,
                    int64_t hi) { return resized(c, "shape", factor, lo, hi); },
-    .is_view = true,
-    .is_linear = true,
     .is_rowwise = true,
-};
+});
 
 }  // namespace tegula

@@ -10,8 +10,8 @@ Result<DimMap> dims(const OpCall& c) {
   std::vector<bool> seen(order.size(), false);
   bool valid = static_cast<int>(order.size()) == x.rank();
   for (int64_t d : order) {
-    valid = valid && d >= 0 && d < x.rank() && !seen[static_cast<size_t>(d)];
-    if (valid) seen[static_cast<size_t>(d)] = true;
+    valid = valid && d >= 0 && d < x.rank() && !seen[d];
+    if (valid) seen[d] = true;
   }
   if (!valid)
     return invalid_argument(cat("permute: order ", order, " is no permutation of the dims of ", x));
@@ -27,25 +27,22 @@ struct Ref {
     const auto& order = a.attrs().ints("order");
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
       Index from{};
-      for (size_t d = 0; d < order.size(); ++d) from[static_cast<size_t>(order[d])] = i[d];
+      for (size_t d = 0; d < order.size(); ++d) from[order[d]] = i[d];
       a.store_at(0, a.load_at(0, from), i);
     });
   }
 };
 }  // namespace
 
-constinit const OpDef permute_op = {
+constinit const OpDef permute_op = view_op({
     .name = "permute",
     .formula = "y[i_order(0), i_order(1), ...] = x[i_0, i_1, ...]",
-    .group = "view",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"order", AttrKind::kInts, true, "y's dim d is x's dim order[d]"}},
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       const auto& order = c.attrs().ints("order");
       std::vector<int64_t> back(order.size());
-      for (size_t d = 0; d < order.size(); ++d)
-        back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
+      for (size_t d = 0; d < order.size(); ++d) back[order[d]] = static_cast<int64_t>(d);
       return {permute(c.grad[0], back)};
     },
     .reference = reference_with_ints<Ref>,
@@ -56,8 +53,6 @@ constinit const OpDef permute_op = {
               {"rotate", {x}, {{"order", std::vector<int64_t>{2, 0, 1}}}},
               {"repeated", {x}, {{"order", std::vector<int64_t>{0, 0, 1}}}, "no permutation"}};
         },
-    .is_view = true,
-    .is_linear = true,
-};
+});
 
 }  // namespace tegula

@@ -1,7 +1,7 @@
 // y = x with its elements, in row-major order, under another shape. A view where strides allow,
 // else a copy. Its factors are the common refinement of both shapes, so a cut passes through
 // wherever the shapes agree: [6, 4] -> [2, 12] has factors 2, 3, 4.
-#include "tegula/ops/common/elementwise.h"
+#include "tegula/ops/common/rules.h"
 
 namespace tegula {
 
@@ -99,13 +99,11 @@ Result<DimMap> dims(const OpCall& c) {
       take(m, a, b, b.left, false);
       b.left = 1, a.left = *p;
     } else {
-      auto st = take_run(m, a, b);
-      if (!st.ok()) return std::move(st).error();
+      TEGULA_TRY(take_run(m, a, b));
     }
   }
-  auto st = set_coefficients(m, a.exprs);
-  if (st.ok()) st = set_coefficients(m, b.exprs);
-  if (!st.ok()) return std::move(st).error();
+  TEGULA_TRY(set_coefficients(m, a.exprs));
+  TEGULA_TRY(set_coefficients(m, b.exprs));
   m.operands.push_back(std::move(a.exprs));
   m.results.push_back(std::move(b.exprs));
   m.result_shapes.push_back(y);
@@ -140,12 +138,10 @@ Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t
 }
 }  // namespace
 
-constinit const OpDef reshape_op = {
+constinit const OpDef reshape_op = view_op({
     .name = "reshape",
     .formula = "y's elements in row-major order are x's",
-    .group = "view",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"shape", AttrKind::kDims, true, "result shape"}},
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {reshape(c.grad[0], c.in[0].shape())};
@@ -164,8 +160,6 @@ constinit const OpDef reshape_op = {
                                      {"misfit", {{{DType::kF32, {6, 4}}}}, to({5, 5}), "elements"}};
         },
     .localize = localize,
-    .is_view = true,
-    .is_linear = true,
-};
+});
 
 }  // namespace tegula

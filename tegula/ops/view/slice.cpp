@@ -72,17 +72,15 @@ Grads vjp(Builder&, const VjpCall& c) {
 Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
   Attrs a = *c.attrs;
   if (factor == a.i("dim"))
-    a.set("start", int64_t{0}), a.set("step", int64_t{1}), a.set("size", std::vector<Dim>{hi - lo});
+    a.set("start", 0), a.set("step", 1), a.set("size", std::vector<Dim>{hi - lo});
   return a;
 }
 }  // namespace
 
-constinit const OpDef slice_op = {
+constinit const OpDef slice_op = view_op({
     .name = "slice",
     .formula = "y[.., i, ..] = x[.., start + step i, ..]",
-    .group = "view",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"dim", AttrKind::kInt, true, "which dim"},
               {"start", AttrKind::kInt, true, "first element"},
               {"size", AttrKind::kDims, true, "how many"},
@@ -93,10 +91,8 @@ constinit const OpDef slice_op = {
         [] {
           const SampleInput x = {{DType::kF32, {3, 9}}};
           auto at = [](int64_t start, int64_t size, int64_t step) {
-            return Attrs{{"dim", int64_t{1}},
-                         {"start", start},
-                         {"size", std::vector<Dim>{size}},
-                         {"step", step}};
+            return Attrs{
+                {"dim", 1}, {"start", start}, {"size", std::vector<Dim>{size}}, {"step", step}};
           };
           return std::vector<Sample>{{"middle", {x}, at(2, 5, 1)},
                                      {"every third", {x}, at(1, 3, 3)},
@@ -110,9 +106,7 @@ constinit const OpDef slice_op = {
                                      {"past the end", {x}, at(5, 5, 1), "elements 5 to 9"}};
         },
     .localize = localize,
-    .is_view = true,
-    .is_linear = true,
     .is_rowwise = true,
-};
+});
 
 }  // namespace tegula

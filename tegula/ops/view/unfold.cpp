@@ -102,12 +102,10 @@ Var unfold(Var x, int dim, Dim size, int64_t kernel, int64_t stride, int64_t dil
                           {x}, loc);
 }
 
-constinit const OpDef unfold_op = {
+constinit const OpDef unfold_op = view_op({
     .name = "unfold",
     .formula = "y[.., o, k, ..] = x[.., stride o + dilation k, ..]",
-    .group = "view",
     .dims_fn = dims,
-    .types = "T -> T",
     .attrs = {{"dim", AttrKind::kInt, true, "which dim"},
               {"size", AttrKind::kDims, true, "how many windows"},
               {"kernel", AttrKind::kInt, true, "elements of a window"},
@@ -136,8 +134,6 @@ constinit const OpDef unfold_op = {
                                      {"no kernel", {x}, by(2, 0, 5, 1), "kernel 0"}};
         },
     .localize = localize,
-    .is_view = true,
-    .is_linear = true,
-};
+});
 
 }  // namespace tegula
