@@ -1,6 +1,5 @@
 #include "tegula/comm/link.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <string_view>
 

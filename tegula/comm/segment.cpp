@@ -11,7 +11,6 @@
 #include <mutex>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/base/container.h"
 #include "tegula/base/round.h"
 #include "tegula/comm/remote.h"
 

@@ -14,7 +14,6 @@
 #include <ctime>
 #include <deque>
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/clock.h"
 #include "tegula/comm/greeting.h"
 

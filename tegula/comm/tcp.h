@@ -4,6 +4,7 @@
 // and of two the later connects to the earlier. On one host they stay on its loopback.
 #pragma once
 
+#include "tegula/base/memory.h"
 #include "tegula/comm/wire.h"
 
 namespace tegula {

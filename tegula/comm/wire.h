@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "tegula/base/memory.h"
 #include "tegula/base/result.h"
 
 namespace tegula {

@@ -1,7 +1,5 @@
 #include "tegula/cost/accelerator.h"
 
-#include "tegula/base/amounts.h"
-
 namespace tegula {
 
 namespace {

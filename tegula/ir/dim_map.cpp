@@ -1,6 +1,5 @@
 #include "tegula/ir/dim_map.h"
 
-#include <cctype>
 #include <map>
 #include <mutex>
 
@@ -279,13 +278,8 @@ Result<DimMap> solve_dims(std::string_view op, std::string_view spec_text, std::
   if (spec_text.find("->") == spec_text.npos)
     return invalid_argument(cat(op, ": dims \"", spec_text, "\" have no ->"));
   Solver s{op, parsed(spec_text), in, {}, {}};
-  for (const NamedDim& k : known) {
-    const int f = s.factor(std::string(k.name));
-    auto st = s.fix(f, k.size, -2);
-    if (!st.ok()) return std::move(st).error();
-  }
-  auto st = s.solve();
-  if (!st.ok()) return std::move(st).error();
+  for (const NamedDim& k : known) TEGULA_TRY(s.fix(s.factor(std::string(k.name)), k.size, -2));
+  TEGULA_TRY(s.solve());
   s.map.finish();
   return std::move(s.map);
 }

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "tegula/base/algorithm.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ir/opdef.h"
 
@@ -42,8 +41,7 @@ class Search {
       const std::string what =
           cat(f.name, ": a value of type ", to_string(v.type, module_.symbols));
       if (d.scale < 0)
-        return unsupported(cat(what, " has a dim that grows as ",
-                               module_.symbols[static_cast<size_t>(d.symbol)].name,
+        return unsupported(cat(what, " has a dim that grows as ", module_.symbols[d.symbol].name,
                                " shrinks: memory is laid out at its bound"));
       if (d.offset < 0)
         raise(static_cast<size_t>(d.symbol), (-d.offset + d.scale - 1) / d.scale,

@@ -203,8 +203,7 @@ Result<std::vector<HostTensor>> Interpreter::run(const Function& f, std::vector<
     const OpCall c{n.op, &attrs, in_types, out_types, &module_, n.regions};
     Flags flags = touched ? untouched(in) : Flags{};
     NodeCount count;
-    auto status = call(c, in, out, touched ? &flags : nullptr, counts ? &count : nullptr);
-    if (!status.ok()) return std::move(status).error();
+    TEGULA_TRY(call(c, in, out, touched ? &flags : nullptr, counts ? &count : nullptr));
     if (counts) counts->push_back(count);
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const ValueId v = n.inputs[k];

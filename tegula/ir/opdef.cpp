@@ -162,8 +162,7 @@ Result<DimMap> raw_dim_map(const OpCall& call) {
 }
 
 Result<std::vector<Type>> infer_anew(const OpCall& call) {
-  auto st = check_attrs(call);
-  if (!st.ok()) return std::move(st).error();
+  TEGULA_TRY(check_attrs(call));
   if (has_bodies(*call.op)) return region_results(call);
   const auto dtypes = TEGULA_TRY(infer_dtypes(call));
   if (call.op->is_elementwise) {  // "..., ... -> ...", without building the map
@@ -187,8 +186,7 @@ Result<std::vector<Type>> infer_anew(const OpCall& call) {
   if (call.op->check) {
     OpCall full = call;
     full.out = out;
-    st = call.op->check(full);
-    if (!st.ok()) return std::move(st).error();
+    TEGULA_TRY(call.op->check(full));
   }
   return out;
 }

@@ -1,6 +1,5 @@
 #include "tegula/ir/regions.h"
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/sizes.h"
 
 namespace tegula {

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "tegula/base/algorithm.h"
-#include "tegula/base/amounts.h"
 #include "tegula/base/container.h"
 #include "tegula/base/text.h"
 #include "tegula/base/thread_pool.h"

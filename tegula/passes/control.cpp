@@ -4,7 +4,7 @@
 // these read. Works backward from the function's results, so that what a loop no longer takes need
 // not be made, and removes dead nodes with it. All that stays is the same ops: bits stay.
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/autodiff.h"
@@ -23,9 +23,7 @@ struct Kept {
   std::vector<uint32_t> saves;  // of the saved carries, by their place among them
 
   bool is_all(size_t n_saves) const {
-    return std::find(param.begin(), param.end(), false) == param.end() &&
-           std::find(result.begin(), result.end(), false) == result.end() &&
-           saves.size() == n_saves;
+    return !contains(param, false) && !contains(result, false) && saves.size() == n_saves;
   }
 };
 
@@ -193,8 +191,7 @@ class Control {
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions&) {
-  if (std::none_of(f.nodes.begin(), f.nodes.end(), [](const Node& n) { return has_bodies(*n.op); }))
-    return false;
+  if (!any_of(f.nodes, [](const Node& n) { return has_bodies(*n.op); })) return false;
   Control control(module, f);
   return rewrite_if_any(control, f);
 }

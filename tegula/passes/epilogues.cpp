@@ -5,7 +5,7 @@
 // The body gets the product rounded, as it was in memory: bits stay.
 #include <map>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"
@@ -70,13 +70,11 @@ class Joiner {
     if (dot.attrs.has("k_shards") || dot.attrs.flag("accumulate")) return false;
     const auto& readers = readers_[v];
     if (std::count(readers.begin(), readers.end(), n) != 1) return false;
-    if (std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return r < n; })) return false;
-    return std::all_of(dot.inputs.begin(), dot.inputs.end(),
-                       [&](ValueId x) { return is_whole(x); }) &&
-           is_const(f_.type(v).shape);
+    if (any_of(readers, [&](NodeId r) { return r < n; })) return false;
+    return all_of(dot.inputs, [&](ValueId x) { return is_whole(x); }) && is_const(f_.type(v).shape);
   }
   static bool is_const(const Shape& s) {
-    return std::all_of(s.begin(), s.end(), [](const Dim& d) { return d.is_const(); });
+    return all_of(s, [](const Dim& d) { return d.is_const(); });
   }
   bool is_whole(ValueId v) const {
     const Node* n = f_.producer(v);

@@ -1,6 +1,6 @@
 #include "tegula/passes/exact_cuts.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/sum_shards.h"
@@ -42,8 +42,7 @@ bool has_no_order(DType dtype, Combine how) {
 SumCut cut_of_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
                   const std::vector<AxisSharding>& give) {
   if (cut.factor < 0) return SumCut::kPends;
-  const bool sums =
-      std::any_of(give.begin(), give.end(), [](const auto& s) { return s.is_pending(); });
+  const bool sums = any_of(give, [](const auto& s) { return s.is_pending(); });
   if (!sums && c.op->is_reduction && leaves_one_beside_sum(c, map, cut, n_ranks))
     return SumCut::kRefused;
   bool is_free = true;
@@ -92,8 +91,7 @@ Result<std::vector<Var>> emit_pending(Builder& b, LocalCall call, std::span<cons
   const auto is_narrow = [](DType t) { return is_float(t) && t != accumulator(t); };
   if (call.op == &dot_op && is_narrow(call.out[0].dtype))
     call.attrs.set("out", accumulator(call.out[0].dtype));
-  const bool has_narrow = std::any_of(call.out.begin(), call.out.end(),
-                                      [&](const Type& t) { return is_narrow(t.dtype); });
+  const bool has_narrow = any_of(call.out, [&](const Type& t) { return is_narrow(t.dtype); });
   std::vector<Var> out;
   if (call.op == &dot_op || !has_narrow || !SumShards::of(call.attrs).any()) {
     out = b.emit_n(*call.op, call.attrs, in, call.regions, loc);

@@ -5,7 +5,7 @@
 #include <bit>
 #include <unordered_map>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ir/hash.h"
 #include "tegula/ops/table.h"
@@ -165,8 +165,7 @@ class Fuser {
       x = f_.nodes[n].inputs[0];
     }
     const bool is_inside = n != kNone && groups_.is_member(n) && groups_.group_of(n) == group;
-    const bool is_along_rows =
-        std::any_of(dims.begin(), dims.end(), [&](int8_t d) { return d >= rank; });
+    const bool is_along_rows = any_of(dims, [&](int8_t d) { return d >= rank; });
     if (is_inside || is_along_rows) return read(body, v, natural, false);
     const ValueId known = body.find(v, natural);
     return known != kNone ? known : body.add_param(v, f_.type(v), natural);

@@ -44,7 +44,7 @@ Stand stand_of(const DimMap& m, const std::vector<DimExpr>& dims, const Shape& s
 }
 
 bool may_be_cut(const DimMap& m, int factor, int64_t parts, int64_t n, bool is_rows) {
-  const Factor& f = m.factors[static_cast<size_t>(factor)];
+  const Factor& f = m.factors[factor];
   if (f.whole || f.ragged_by >= 0 || !f.size.is_const()) return false;
   if (is_rows != (f.index_operand >= 0) || (is_rows && parts > 1)) return false;
   return f.size.bound() > 0 && f.size.bound() % (parts * n) == 0;
@@ -159,7 +159,7 @@ Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index, const DimMap
       attrs.set("lo", attrs.i("lo") / n), attrs.set("hi", attrs.i("hi") / n);
     }
   } else {
-    const int64_t size = m.factors[static_cast<size_t>(cut.factor)].size.bound() / n;
+    const int64_t size = m.factors[cut.factor].size.bound() / n;
     // Shares of several parts are no one range: what depends on where it begins has one part.
     const int64_t lo = cut.parts == 1 ? index * size : 0;
     if (op->localize) attrs = op->localize(call(), m, cut.factor, lo, lo + size);
@@ -181,22 +181,19 @@ AxisCut cut_of_operand(const LocalCall& c, const DimMap& m, size_t k, const Axis
   if (cuts_itself(c) && split.dim == c.attrs.i("dim"))
     return pieces_of(c, split.parts).dim >= 0 && k == 0 ? AxisCut{AxisCut::kPieces, -1, split.parts}
                                                         : AxisCut{};
-  return cut_of_dim(m, m.operands[k][static_cast<size_t>(split.dim)], c.in[k].shape[split.dim],
-                    split, n, false);
+  return cut_of_dim(m, m.operands[k][split.dim], c.in[k].shape[split.dim], split, n, false);
 }
 
 AxisCut cut_of_result(const LocalCall& c, const DimMap& m, size_t r, const AxisSharding& split,
                       int64_t n) {
   if (r >= m.results.size()) return {};
-  return cut_of_dim(m, m.results[r][static_cast<size_t>(split.dim)], c.out[r].shape[split.dim],
-                    split, n, false);
+  return cut_of_dim(m, m.results[r][split.dim], c.out[r].shape[split.dim], split, n, false);
 }
 
 AxisCut cut_of_rows(const LocalCall& c, const DimMap& m, size_t k, const AxisSharding& split,
                     int64_t n) {
   if (k >= m.operands.size()) return {};
-  return cut_of_dim(m, m.operands[k][static_cast<size_t>(split.dim)], c.in[k].shape[split.dim],
-                    split, n, true);
+  return cut_of_dim(m, m.operands[k][split.dim], c.in[k].shape[split.dim], split, n, true);
 }
 
 bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int64_t n,
@@ -230,7 +227,7 @@ bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int6
   }
   for (size_t r = 0; r < out.size(); ++r) {
     const Stand s = stand_of(m, m.results[r], c.out[r].shape, cut.factor);
-    const Combine how = m.combine[static_cast<size_t>(cut.factor)][r];
+    const Combine how = m.combine[cut.factor][r];
     if (!s.is_sound) return false;
     if (how == Combine::kFree && s.dim >= 0) {
       out[r] = AxisSharding::split(s.dim, s.before * cut.parts);

@@ -4,7 +4,7 @@
 // not. Keeps bits on one device, but for bf16 on Hopper, whose kernel of both forms exponentials
 // and no logits.
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/linear_cross_entropy.h"
 #include "tegula/ops/table.h"
@@ -25,13 +25,12 @@ class LossGrads {
     for (NodeId n = 0; n < f.nodes.size(); ++n) {
       const Node& node = f.nodes[n];
       is_after_loss_[n] = node.op == &linear_cross_entropy_op ||
-                          std::any_of(node.inputs.begin(), node.inputs.end(),
-                                      [&](ValueId v) { return is_after_loss(v); });
+                          any_of(node.inputs, [&](ValueId v) { return is_after_loss(v); });
       match(n);
     }
   }
   bool has_work() const {
-    return std::any_of(partner_.begin(), partner_.end(), [](NodeId n) { return n != kNone; });
+    return any_of(partner_, [](NodeId n) { return n != kNone; });
   }
 
   Result<Function> run() {

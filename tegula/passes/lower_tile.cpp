@@ -79,7 +79,7 @@ class Lowering {
     int n = 0;
     bool inner = false;
     for (int d = 0; d < body_.type(v).shape.rank(); ++d) {
-      const int8_t at = space_.dims[v][static_cast<size_t>(d)];
+      const int8_t at = space_.dims[v][d];
       n += at >= 0;
       inner |= at >= space_.rank() - space_.n_inner;
     }
@@ -103,8 +103,7 @@ class Lowering {
     view.shape = space_.shape;
     view.dim.fill(-1);
     for (int d = 0; d < body_.type(v).shape.rank(); ++d)
-      if (const int8_t at = space_.dims[v][static_cast<size_t>(d)]; at >= 0)
-        view.dim[static_cast<size_t>(at)] = static_cast<int8_t>(d);
+      if (const int8_t at = space_.dims[v][d]; at >= 0) view.dim[at] = static_cast<int8_t>(d);
     if (extent == tile::Extent::kColumn) {
       for (int d = 0; d < space_.rank() - space_.n_inner; ++d) view.shape[d] = 1;
       return view;
@@ -123,7 +122,7 @@ class Lowering {
     if (n.op == &constant_op) {
       out = builder_.constant(n.attrs.f("value"), n.attrs.dtype("dtype"));
     } else if (n.op == &iota_op) {
-      const int8_t at = space_.dims[n.output()][static_cast<size_t>(n.attrs.i("dim"))];
+      const int8_t at = space_.dims[n.output()][n.attrs.i("dim")];
       const DType dtype = n.attrs.dtype("dtype");
       out = at < 0 ? builder_.constant(0, dtype) : builder_.iota(at, dtype);
       const bool is_row = space_.n_inner > 0 && at < space_.rank() - space_.n_inner;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
@@ -44,8 +44,7 @@ class OrderFreeSums {
  public:
   OrderFreeSums(Module& module, Function& f) : f_(f), rw_(module, f) {}
   bool has_work() const {
-    return std::any_of(f_.nodes.begin(), f_.nodes.end(),
-                       [&](const Node& n) { return is_whole_sum(f_, n); });
+    return any_of(f_.nodes, [&](const Node& n) { return is_whole_sum(f_, n); });
   }
   Result<Function> run() {
     for (Node& n : f_.nodes) {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/collective.h"
@@ -80,8 +80,8 @@ class Partitioner {
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         const ValueId v = n.inputs[k];
         if (f_.producer(v) || s_.values[v] == s_.wants[id][k] || !late_[v].empty()) continue;
-        const bool pends = std::any_of(s_.values[v].begin(), s_.values[v].end(),
-                                       [](const AxisSharding& a) { return a.is_pending(); });
+        const bool pends =
+            any_of(s_.values[v], [](const AxisSharding& a) { return a.is_pending(); });
         if (!pends) continue;
         b_.set_origin(n.origin), b_.set_phase(n.phase);
         late_[v] = s_.wants[id][k];
@@ -117,8 +117,7 @@ class Partitioner {
       if (from[a].is_pending() && from[a].combine == Combine::kSum) sums.push_back(a);
     }
     if (sums.empty() || sums.size() != n_changes) return;
-    const bool is_shared_out =
-        std::any_of(sums.begin(), sums.end(), [&](size_t a) { return to[a].is_split(); });
+    const bool is_shared_out = any_of(sums, [&](size_t a) { return to[a].is_split(); });
     if (!is_shared_out) return buckets_.add(v, map_[v], sums);
     is_late_ = n_changes == 1;
     if (is_late_) converted(v, to);
@@ -219,8 +218,7 @@ class Partitioner {
   }
 
   bool pends_at_all(ValueId v) const {
-    return std::any_of(s_.made[v].begin(), s_.made[v].end(),
-                       [](const AxisSharding& a) { return a.is_pending(); });
+    return any_of(s_.made[v], [](const AxisSharding& a) { return a.is_pending(); });
   }
 
   Group group(size_t axis, bool in_background = false) const {
@@ -239,8 +237,7 @@ class Partitioner {
   }
   Var convert(ValueId v, Sharding from, const Sharding& to) {
     Var x = map_[v];
-    const bool stays =
-        std::any_of(to.begin(), to.end(), [](const auto& s) { return s.is_pending(); });
+    const bool stays = any_of(to, [](const auto& s) { return s.is_pending(); });
     if (buckets_.has(v) && !stays) {
       x = buckets_.take(v);
       for (AxisSharding& s : from)
@@ -367,8 +364,8 @@ class Partitioner {
       if (!s.is_replicated()) return {};
     for (const AxisSharding& s : to)
       if (s.is_pending()) return {};
-    const bool is_small = std::all_of(n->inputs.begin(), n->inputs.end(),
-                                      [&](ValueId i) { return f_.type(i).shape.rank() == 0; });
+    const bool is_small =
+        all_of(n->inputs, [&](ValueId i) { return f_.type(i).shape.rank() == 0; });
     if (!is_small) return {};
     std::string key = cat(v, " anew ", to_text(s_.mesh, to));
     if (const auto it = made_.find(key); it != made_.end()) return it->second;

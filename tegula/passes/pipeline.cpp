@@ -1,10 +1,10 @@
 #include "tegula/passes/pipeline.h"
 
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
 #include "tegula/base/amounts.h"
+#include "tegula/base/clock.h"
 #include "tegula/base/text.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ir/text.h"
@@ -139,10 +139,9 @@ struct Manager {
   Status run_one(FuncId id, const PassDef& pass, bool is_region) {
     PassReport r{pass.name, module[id].name};
     r.nodes_before = static_cast<int64_t>(module[id].nodes.size());
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     r.changed = TEGULA_TRY(run_pass(module, id, pass, is_region ? in_region : options.pass));
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-    r.ms = took.count();
+    r.ms = watch.ms();
     r.nodes_after = static_cast<int64_t>(module[id].nodes.size());
     if (options.verify && r.changed)
       if (auto st = verify(module, module[id]); !st.ok()) return st;

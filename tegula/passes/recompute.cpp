@@ -16,7 +16,7 @@
 // same values: bits stay. With a budget, or --checkpoint, remat decides instead.
 #include <map>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"
@@ -152,11 +152,11 @@ class Recompute {
   // Adds what v takes; false: too much, or from values that are not kept.
   bool collect(ValueId v, Cone& cone) const {
     const NodeId n = f_.values[v].node;
-    if (std::find(cone.nodes.begin(), cone.nodes.end(), n) != cone.nodes.end()) return true;
+    if (contains(cone.nodes, n)) return true;
     if (!is_cheap(f_.nodes[n]) || cone.nodes.size() == kMostNodes) return false;
     cone.nodes.push_back(n);
     for (ValueId u : f_.nodes[n].inputs) {
-      if (std::find(cone.inputs.begin(), cone.inputs.end(), u) != cone.inputs.end()) continue;
+      if (contains(cone.inputs, u)) continue;
       if (is_free(u) || (marks_[base(u)] & (kKept | kAgain)) == kKept) {
         cone.inputs.push_back(u);
         continue;
@@ -213,9 +213,7 @@ class Recompute {
   // Does a node of the backward part that reads v read u, too?
   bool is_read_with(ValueId u, ValueId v) const {
     for (const Node* n : readers_.at(v))
-      if (n->phase != Phase::kForward &&
-          std::find(n->inputs.begin(), n->inputs.end(), u) != n->inputs.end())
-        return true;
+      if (n->phase != Phase::kForward && contains(n->inputs, u)) return true;
     return false;
   }
 
@@ -249,8 +247,8 @@ class Recompute {
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
   if (options.remat != Remat::kNone || options.memory_bytes > 0) return false;
-  const bool has_backward = std::any_of(f.nodes.begin(), f.nodes.end(),
-                                        [](const Node& n) { return n.phase == Phase::kBackward; });
+  const bool has_backward =
+      any_of(f.nodes, [](const Node& n) { return n.phase == Phase::kBackward; });
   if (!has_backward) return false;
   Recompute pass(module, f, options);
   return rewrite_if_any(pass, f);

@@ -124,7 +124,7 @@ class Finder {
     c_.segment.assign(f_.nodes.size(), RematChain::kNowhere);
     int at = 0;
     for (NodeId n = 0; n < f_.nodes.size(); ++n) {
-      while (at < c_.n_segments - 1 && n > cut_after_[static_cast<size_t>(at)]) ++at;
+      while (at < c_.n_segments - 1 && n > cut_after_[at]) ++at;
       if (!c_.is_backward[n] && has_data_[f_.nodes[n].output()]) c_.segment[n] = at;
     }
     // Work that no data reaches belongs to the one segment that reads it, if it is one.
@@ -160,7 +160,7 @@ class Finder {
           for (size_t s = 1; s < c_.entry.size(); ++s) c_.entry_is_saved[s] |= c_.entry[s] == r;
         if (seen[r] || c_.segment[p] < 0) continue;
         seen[r] = 1;
-        c_.saved[static_cast<size_t>(c_.segment[p])].push_back(r);
+        c_.saved[c_.segment[p]].push_back(r);
       }
     }
   }
@@ -193,8 +193,7 @@ class Finder {
         const NodeId p = maker(v);
         if (waits && p != kNone) ready[n] = std::max(ready[n], ready[p]);
         const int s = owner[c_.root[v]];
-        if (c_.is_backward[n] && s >= 0 && begins[static_cast<size_t>(s)] == kNone)
-          begins[static_cast<size_t>(s)] = n;
+        if (c_.is_backward[n] && s >= 0 && begins[s] == kNone) begins[s] = n;
       }
       for (ValueId v : node.inputs) last[c_.root[v]] = std::max(last[c_.root[v]], ready[n]);
     }

@@ -22,11 +22,10 @@ std::optional<std::vector<int>> choose_remat(std::span<const RematOption> option
   states[0].kept = 0;
   std::vector<int> order(options.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return options[static_cast<size_t>(a)].end < options[static_cast<size_t>(b)].end;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return options[a].end < options[b].end; });
   for (int i : order) {
-    const RematOption& o = options[static_cast<size_t>(i)];
+    const RematOption& o = options[i];
     const State* from = &states[static_cast<size_t>(o.begin) * bins];
     State* to = &states[static_cast<size_t>(o.end) * bins];
     for (size_t b = 0; b < bins; ++b) {
@@ -48,7 +47,7 @@ std::optional<std::vector<int>> choose_remat(std::span<const RematOption> option
   std::vector<int> chosen;
   for (const State* s = best; s->option >= 0;) {
     chosen.push_back(s->option);
-    const RematOption& o = options[static_cast<size_t>(s->option)];
+    const RematOption& o = options[s->option];
     s = &states[static_cast<size_t>(o.begin) * bins + static_cast<size_t>(s->from_bin)];
   }
   std::reverse(chosen.begin(), chosen.end());

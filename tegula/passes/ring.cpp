@@ -1,6 +1,6 @@
 #include "tegula/passes/ring.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -16,9 +16,8 @@ int factor_named(const DimMap& m, std::string_view name) {
 }
 
 bool has_factor(const std::vector<DimExpr>& dims, int factor) {
-  return std::any_of(dims.begin(), dims.end(), [&](const DimExpr& e) {
-    return std::any_of(e.terms.begin(), e.terms.end(),
-                       [&](const DimTerm& t) { return t.factor == factor; });
+  return any_of(dims, [&](const DimExpr& e) {
+    return any_of(e.terms, [&](const DimTerm& t) { return t.factor == factor; });
   });
 }
 
@@ -65,7 +64,7 @@ Result<Sees> who_sees(const LocalCall& call, int64_t n) {
   for (int64_t r = 0; r < n; ++r)
     for (int64_t j = 0; j < n; ++j) {
       const LocalCall part = TEGULA_TRY(part_of_ring(call, n, r, j));
-      sees[static_cast<size_t>(r)][static_cast<size_t>(j)] = flops_of(part.call()) > 0;
+      sees[r][j] = flops_of(part.call()) > 0;
     }
   return sees;
 }
@@ -77,8 +76,7 @@ std::vector<int64_t> passed_on(const Sees& sees, int64_t step) {
   for (int64_t r = 0; r < n; ++r) {
     const int64_t block = (r - step + n) % n;
     for (int64_t later = step; later < n; ++later)
-      if (sees[static_cast<size_t>((block + later) % n)][static_cast<size_t>(block)])
-        from[static_cast<size_t>(r)] = (r + n - 1) % n;
+      if (sees[(block + later) % n][block]) from[r] = (r + n - 1) % n;
   }
   return from;
 }
@@ -89,7 +87,7 @@ std::vector<int64_t> sent_home(const Sees& sees, int64_t step) {
   std::vector<int64_t> from(sees.size(), -1);
   for (int64_t j = 0; j < n; ++j) {
     const int64_t r = (j + step) % n;
-    if (sees[static_cast<size_t>(r)][static_cast<size_t>(j)]) from[static_cast<size_t>(j)] = r;
+    if (sees[r][j]) from[j] = r;
   }
   return from;
 }
@@ -179,7 +177,7 @@ RingFactors ring_factors(const LocalCall& c, const DimMap& m, int64_t n) {
     if (is_key && has_factor(m.operands[k], f.queries)) return {};
   }
   for (const int factor : {f.queries, f.keys}) {
-    const Factor& of = m.factors[static_cast<size_t>(factor)];
+    const Factor& of = m.factors[factor];
     const bool can = !of.whole && of.index_operand < 0 && of.ragged_by < 0 && of.size.is_const() &&
                      of.size.bound() > 0 && of.size.bound() % n == 0;
     if (!can) return {};

@@ -1,6 +1,6 @@
 #include "tegula/passes/row_region.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/passes/plain_dot.h"
 
 namespace tegula {
@@ -142,8 +142,8 @@ class Finder {
   }
 
   bool is_read_outside(ValueId v) const {
-    return is_result_[v] || std::any_of(readers_[v].begin(), readers_[v].end(),
-                                        [&](NodeId n) { return r_.in[n] == RowRegion::kOutside; });
+    return is_result_[v] ||
+           any_of(readers_[v], [&](NodeId n) { return r_.in[n] == RowRegion::kOutside; });
   }
 
   // Narrow values that only the region reads are made in it, products excepted: they would be
@@ -161,8 +161,7 @@ class Finder {
     }
   }
   bool feeds_forward(ValueId v) const {
-    return std::any_of(readers_[v].begin(), readers_[v].end(),
-                       [&](NodeId n) { return r_.in[n] == RowRegion::kForward; });
+    return any_of(readers_[v], [&](NodeId n) { return r_.in[n] == RowRegion::kForward; });
   }
 
   // Elementwise ops behind the product whose other operands the region has anyway.
@@ -232,8 +231,7 @@ bool rows_lead(const DimMap& map, const std::vector<DimExpr>& leading, const Sha
     if (k < 0) return false;
     has_rows->push_back(static_cast<uint8_t>(k));
   }
-  return std::all_of(map.results.begin(), map.results.end(),
-                     [&](const auto& r) { return rows_of(r, factors) == result; });
+  return all_of(map.results, [&](const auto& r) { return rows_of(r, factors) == result; });
 }
 }  // namespace
 
@@ -253,7 +251,7 @@ RowUse row_use(const Module& module, const Function& f, const Node& n, const Sha
     if (combine[0] != Combine::kFree && combine[0] != Combine::kSum) return RowUse::kNone;
     n_summed += combine[0] == Combine::kSum;
   }
-  const bool all = std::all_of(has_rows->begin(), has_rows->end(), [](auto k) { return k != 0; });
+  const bool all = all_of(*has_rows, [](auto k) { return k != 0; });
   return all && n_summed == rows.rank() ? RowUse::kSum : RowUse::kNone;
 }
 

@@ -1,7 +1,6 @@
 // A matrix by which every step of a loop multiplies a few rows is laid out once, before the loop,
 // as products of few rows like to read it: contiguous along n. Else each step packs it anew, which
 // costs more than the product. The same chains of multiply-adds: bits stay.
-#include <string>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/ops/common/regions.h"

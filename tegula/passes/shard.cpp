@@ -1,6 +1,6 @@
 #include "tegula/passes/shard.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
@@ -91,8 +91,7 @@ class Sharder {
     for (const Node& n : f_.nodes) {
       const bool is_of_weights = !n.inputs.empty() && !n.op->has_effect &&
                                  n.phase != Phase::kUpdate &&
-                                 std::all_of(n.inputs.begin(), n.inputs.end(),
-                                             [&](ValueId v) { return of_weights_[v] != 0; });
+                                 all_of(n.inputs, [&](ValueId v) { return of_weights_[v] != 0; });
       for (uint32_t r = 0; r < n.n_outputs; ++r) of_weights_[n.output(r)] = is_of_weights;
     }
     if (is_any) out_.stored = of_weights_;
@@ -102,8 +101,7 @@ class Sharder {
     is_kept_.resize(f_.nodes.size());
     for (const Param& p : f_.params) {
       const Sharding& s = out_.values[p.value];
-      const bool pends =
-          std::any_of(s.begin(), s.end(), [](const auto& a) { return a.is_pending(); });
+      const bool pends = any_of(s, [](const auto& a) { return a.is_pending(); });
       if (!pends || p.donated_to < 0) continue;
       const Node* sum = f_.producer(f_.results[static_cast<size_t>(p.donated_to)].value);
       if (sum == nullptr || sum->op != &add_op) continue;
@@ -175,8 +173,7 @@ class Sharder {
     const int64_t n_ranks = options_.mesh.axes[axis].size;
     if (!has_bodies(*n.op) && !n.op->has_effect) {
       if (auto m = dim_map(c.call()); m.ok()) map = std::move(*m);
-      const bool has_other = n.phase != Phase::kUpdate &&
-                             std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+      const bool has_other = n.phase != Phase::kUpdate && any_of(n.inputs, [&](ValueId v) {
                                return !out_.values[v][axis].is_replicated() && !is_stored(v, axis);
                              });
       for (size_t k = 0; k < n.inputs.size(); ++k) {
@@ -255,9 +252,8 @@ class Sharder {
   }
 
   bool reads_stored(const Node& n, size_t axis) const {
-    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
-      return is_stored(v, axis) && out_.values[v][axis].is_split();
-    });
+    return any_of(n.inputs,
+                  [&](ValueId v) { return is_stored(v, axis) && out_.values[v][axis].is_split(); });
   }
 
   SumCut sum_cut(const LocalCall& c, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
@@ -316,8 +312,7 @@ class Sharder {
     if (n.op == &mul_op)
       return pends(n.inputs[0]) && out_.values[n.inputs[1]][axis].is_replicated();
     // Beside a scalar that pends a whole one is what one of the ranks has of it.
-    return is_scalar ? std::any_of(n.inputs.begin(), n.inputs.end(), pends)
-                     : std::all_of(n.inputs.begin(), n.inputs.end(), pends);
+    return is_scalar ? any_of(n.inputs, pends) : all_of(n.inputs, pends);
   }
 
   // Queries and keys lie in shares of the sequence already.
@@ -347,9 +342,8 @@ class Sharder {
     const bool alike = cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear;
     // A value that lies apart will be joined again somewhere, most likely; what an operand's own
     // cut gives costs nothing that was not decided before; what was turned will be turned back.
-    const bool is_new =
-        cut.kind == AxisCut::kAlong &&
-        std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_there(v, axis); });
+    const bool is_new = cut.kind == AxisCut::kAlong &&
+                        all_of(n.inputs, [&](ValueId v) { return is_there(v, axis); });
     const AxisSharding& first = out_.values[n.inputs.empty() ? 0 : n.inputs[0]][axis];
     const bool is_turned =
         !n.inputs.empty() && first.is_split() && want[0].is_split() && first.dim != want[0].dim;

@@ -2,7 +2,7 @@
 // order of their positions, which kernels want. Before the cut such a call is whole, as if there
 // were a kernel for it: a ring's parts have their keys in order.
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/attention.h"
 #include "tegula/passes/pass.h"
@@ -17,9 +17,7 @@ bool is_wanted(const Module& module, const Function& f, const Node& n) {
 }
 
 Result<bool> run(Module& module, Function& f, const PassOptions&) {
-  if (std::none_of(f.nodes.begin(), f.nodes.end(),
-                   [&](const Node& n) { return is_wanted(module, f, n); }))
-    return false;
+  if (!any_of(f.nodes, [&](const Node& n) { return is_wanted(module, f, n); })) return false;
   Rewriter r(module, f);
   Builder& b = r.builder();
   for (Node& n : f.nodes) {

@@ -278,7 +278,7 @@ class Splitter {
     if (const NodeId s = source(r.value); s != kNone) return part_[s];
     int last = static_cast<int>(program_.parts.size()) - 1;
     for (const Param& p : f_.params)
-      if (p.donated_to >= 0 && &f_.results[static_cast<size_t>(p.donated_to)] == &r)
+      if (p.donated_to >= 0 && &f_.results[p.donated_to] == &r)
         last = std::max(0, last_reader_[p.value] >= 0 ? last_reader_[p.value] : last);
     return last;
   }
@@ -311,11 +311,11 @@ class Splitter {
     std::vector<int> count(program_.parts.size());
     for (auto& [v, to] : readers) {
       const int from = part_[f_.values[v].node];
-      const Part& maker = program_.parts[static_cast<size_t>(from)];
+      const Part& maker = program_.parts[from];
       const auto gradient = gradient_.find(v);
-      std::string name = gradient != gradient_.end() ? gradient->second
-                                                     : cat(name_of(maker.kind), ".", maker.stage,
-                                                           ".", count[static_cast<size_t>(from)]++);
+      std::string name = gradient != gradient_.end()
+                             ? gradient->second
+                             : cat(name_of(maker.kind), ".", maker.stage, ".", count[from]++);
       flow_of_[v] = static_cast<int>(program_.flows.size());
       const bool sums = options_.n_micro_batches > 1 && gradient != gradient_.end();
       program_.flows.push_back({std::move(name), f_.type(v), from, std::move(to), sums});
@@ -324,10 +324,10 @@ class Splitter {
 
   Status check_flows() const {
     for (const auto& [v, flow] : flow_of_)
-      for (int to : program_.flows[static_cast<size_t>(flow)].to)
-        if (to <= program_.flows[static_cast<size_t>(flow)].from) {
+      for (int to : program_.flows[flow].to)
+        if (to <= program_.flows[flow].from) {
           const Node& maker = f_.nodes[f_.values[v].node];
-          const Part& p = program_.parts[static_cast<size_t>(to)];
+          const Part& p = program_.parts[to];
           return invalid_argument(
               cat("split: the ", name_of(p.kind), " part of stage ", p.stage, " reads a ",
                   maker.op->name, " of \"", m_.scopes[maker.origin.scope],
@@ -380,13 +380,12 @@ class Splitter {
       if (has[i])
         for (ValueId v : f_.nodes[i].inputs) is_read[v] = 1;
     for (const Param& p : f_.params) {
-      const bool takes_result =
-          p.donated_to >= 0 && home_of(f_.results[static_cast<size_t>(p.donated_to)]) == part;
+      const bool takes_result = p.donated_to >= 0 && home_of(f_.results[p.donated_to]) == part;
       if (is_read[p.value] || takes_result)
         e.map[p.value] = e.b.param(p.name, f_.type(p.value), p.role).id();
     }
     for (const auto& [v, flow] : flow_of_) {
-      const Flow& w = program_.flows[static_cast<size_t>(flow)];
+      const Flow& w = program_.flows[flow];
       const bool reads = std::find(w.to.begin(), w.to.end(), part) != w.to.end();
       if (!reads && w.from != part) continue;
       const Role role = is_summed(w) ? Role::kState : Role::kInput;
@@ -402,12 +401,11 @@ class Splitter {
       if (home_of(r) != part) continue;
       b.result(r.name, Var(&b, e.map[r.value]));
       for (const Param& p : f_.params)
-        if (p.donated_to >= 0 && &f_.results[static_cast<size_t>(p.donated_to)] == &r)
-          b.donate(p.name, r.name);
+        if (p.donated_to >= 0 && &f_.results[p.donated_to] == &r) b.donate(p.name, r.name);
     }
     b.set_phase(Phase::kUpdate);  // sums are not recomputed, and nothing waits for them
     for (const auto& [v, flow] : flow_of_) {
-      const Flow& w = program_.flows[static_cast<size_t>(flow)];
+      const Flow& w = program_.flows[flow];
       if (w.from == part) {
         Var made(&b, e.map[v]);
         const Scope scope(b, m_.scopes[f_.nodes[f_.values[v].node].origin.scope]);
@@ -465,9 +463,9 @@ Result<Program> split_stages(Module& module, FuncId micro_step, FuncId update,
   }
   // Sums are state of both functions: who makes them, and who reads them.
   for (int from = 0; from < n_micro; ++from)
-    for (const Param& p : module[program.parts[static_cast<size_t>(from)].function].params) {
+    for (const Param& p : module[program.parts[from].function].params) {
       if (!p.name.starts_with(kGradient) || p.donated_to < 0) continue;
-      const Function& maker = module[program.parts[static_cast<size_t>(from)].function];
+      const Function& maker = module[program.parts[from].function];
       Flow sum{p.name, maker.type(p.value), from, {}, true};
       for (size_t to = static_cast<size_t>(n_micro); to < program.parts.size(); ++to)
         for (const Param& read : module[program.parts[to].function].params)

@@ -14,7 +14,6 @@
 // would have to flow back.
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "tegula/passes/program.h"

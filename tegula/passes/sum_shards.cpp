@@ -1,8 +1,8 @@
 // Replaces a node with sums in shards by its op on each cell and trees of sums (sum_shards.h).
 #include "tegula/passes/sum_shards.h"
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/dot_dims.h"
+#include "tegula/base/range.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
@@ -79,9 +79,7 @@ Result<std::vector<Var>> emit_plain(Builder& b, const LocalCall& call, std::span
 Result<std::vector<Var>> emit_inner(Builder& b, const LocalCall& call, int factor, int64_t shards,
                                     std::span<const Var> in, Loc loc) {
   const DimMap map = TEGULA_TRY(dim_map(call.call()));
-  const auto is_sum = [&](size_t r, int f) {
-    return f >= 0 && map.combine[static_cast<size_t>(f)][r] == Combine::kSum;
-  };
+  const auto is_sum = [&](size_t r, int f) { return f >= 0 && map.combine[f][r] == Combine::kSum; };
   const auto wide = [&](std::vector<Var> out) {
     for (size_t r = 0; r < out.size(); ++r)
       if ((is_sum(r, outer_factor(map)) || is_sum(r, factor)) && is_float(out[r].dtype()))
@@ -146,7 +144,7 @@ Result<Var> emit_dot(Builder& b, const LocalCall& call, SumShards shards, std::s
   if (has_batch && shards.inner > 1) {
     std::vector<int64_t> order;
     for (int64_t d = 0; d < a.shape.rank(); ++d) order.push_back(d);
-    std::swap(order[static_cast<size_t>(at)], order[static_cast<size_t>(at) + 1]);
+    std::swap(order[at], order[static_cast<size_t>(at) + 1]);
     left = permute(left, order, loc);
     const std::string first = cat(dims.a[0], " ", kInnerName),
                       then = cat(kInnerName, " ", dims.a[0]);
@@ -175,8 +173,7 @@ Status expand(Rewriter& rw, const LocalCall& call, const Node& n) {
 }
 
 Result<bool> run(Module& module, Function& f, const PassOptions&) {
-  const bool any = std::any_of(f.nodes.begin(), f.nodes.end(),
-                               [](const Node& n) { return n.attrs.has(kSumShards); });
+  const bool any = any_of(f.nodes, [](const Node& n) { return n.attrs.has(kSumShards); });
   if (!any) return false;
   Rewriter rw(module, f);
   for (const Node& n : f.nodes) {
@@ -213,9 +210,8 @@ Var ByShards::joined() const {
 
 bool sums_over(const DimMap& m, int factor) {
   if (factor < 0) return false;
-  const auto& combine = m.combine[static_cast<size_t>(factor)];
-  return std::any_of(combine.begin(), combine.end(),
-                     [](Combine how) { return how == Combine::kSum; });
+  const auto& combine = m.combine[factor];
+  return any_of(combine, [](Combine how) { return how == Combine::kSum; });
 }
 
 SumShards most_shards(const LocalCall& c) {
@@ -240,9 +236,7 @@ SumShards most_shards(const LocalCall& c) {
     }
     return has_order;
   };
-  const auto size = [&](int factor) {
-    return map->factors[static_cast<size_t>(factor)].size.bound();
-  };
+  const auto size = [&](int factor) { return map->factors[factor].size.bound(); };
   SumShards s;
   if (size(outer) == 0) return {};
   if (may(outer, shards_of(size(outer)))) s.outer = shards_of(size(outer));

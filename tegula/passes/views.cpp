@@ -20,7 +20,7 @@ Var permute_rule(Peephole& p, const Node& n) {
   if (std::ranges::is_sorted(order)) return x;
   if (const Node* m = p.made_by(x, permute_op)) {
     std::vector<int64_t> both;
-    for (int64_t d : order) both.push_back(m->attrs.ints("order")[static_cast<size_t>(d)]);
+    for (int64_t d : order) both.push_back(m->attrs.ints("order")[d]);
     return permute(p.operand(*m, 0), both);
   }
   // Only dims of extent 1 change places: a reshape, which fuses.
@@ -99,8 +99,7 @@ Var dot_operand_rule(Peephole& p, const Node& n) {
     const auto& order = m->attrs.ints("order");
     DimNames& side = k == 0 ? dims.a : dims.b;
     const DimNames permuted = side;
-    for (int d = 0; d < side.size(); ++d)
-      side[static_cast<int>(order[static_cast<size_t>(d)])] = permuted[d];
+    for (int d = 0; d < side.size(); ++d) side[static_cast<int>(order[d])] = permuted[d];
     if (!(dims.a.not_in(dims.out) == contracted)) continue;
     Attrs attrs = n.attrs;
     attrs.set("dims", dims.text());

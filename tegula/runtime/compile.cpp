@@ -1,10 +1,10 @@
 #include "tegula/runtime/compile.h"
 
-#include <chrono>
 #include <limits>
 #include <map>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/ir/hash.h"
 #include "tegula/kernels/device.h"
 #include "tegula/passes/shard_check.h"
@@ -17,10 +17,6 @@ namespace tegula {
 extern const PassDef superopt_pass;
 
 namespace {
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point t) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
-}
 
 Status check(const std::shared_ptr<Module>& module, FuncId f, std::string_view what) {
   if (!module) return invalid_argument(cat(what, ": there is no module"));
@@ -43,7 +39,7 @@ Result<std::shared_ptr<const Plan>> plan_rewritten(const std::shared_ptr<Module>
 Status tune(const std::shared_ptr<Module>& module, FuncId function, const CompileOptions& options,
             const PlanOptions& plan_options, const std::vector<LeastExtent>& least,
             TuningTable& table, Compiled& out) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   Rank rank(plan_options.target.n_threads);
   const int n = TEGULA_TRY(tune_plan(*out.plan, rank, options.tune.mode, table));
   if (n > 0) {
@@ -56,7 +52,7 @@ Status tune(const std::shared_ptr<Module>& module, FuncId function, const Compil
     else
       out.notes.push_back("tuned kernels need more memory than the budget: not used");
   }
-  out.tune_ms = ms_since(start);
+  out.tune_ms = watch.ms();
   if (n > 0)
     out.notes.push_back(cat("timed the sizes of ", n, " kernel calls for ",
                             static_cast<int64_t>(out.tune_ms), " ms; kept in ",
@@ -108,20 +104,20 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
                          .found = &out.rewritten};
   if (options.superopt_seconds > 0) passes.pass.superopt = &superopt;
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
-  auto start = Clock::now();
+  const Stopwatch watch;
   // What was cut has been through the search's phase: it is searched now that it is what runs.
   if (superopt.seconds > 0 && passes.from > superopt_pass.phase)
     TEGULA_TRY(run_pass(*module, function, superopt_pass, passes.pass));
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));
-  out.passes_ms = ms_since(start);
+  out.passes_ms = watch.ms();
   if (superopt.seconds > 0) {
     const auto lines = out.rewritten.lines();
     out.notes.insert(out.notes.end(), lines.begin(), lines.end());
   }
   save(trial, out.notes);
-  start = Clock::now();
+  const Stopwatch plan_watch;
   out.plan = TEGULA_TRY(plan_rewritten(module, function, plan, least));
-  out.plan_ms = ms_since(start);
+  out.plan_ms = plan_watch.ms();
   if (plan.tunings) TEGULA_TRY(tune(module, function, options, plan, least, table, out));
   return out;
 }
@@ -195,14 +191,14 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
   CompileOptions o = options;
   const PlanningFor planning(options.plan);
   ask(o.passes, options.plan, planning);
-  auto start = Clock::now();
+  const Stopwatch watch;
   o.passes.until = PassPhase::kPartition;
   out.reports = TEGULA_TRY(run_passes(*module, step, o.passes));
   out.sharded = TEGULA_TRY(shard(*module, (*module)[step], shard_options));
   TEGULA_TRY(check_shardings(*module, (*module)[step], out.sharded));
   module->mesh = out.mesh, (*module)[step].shardings = out.sharded.values;
   for (const Param& p : (*module)[step].params) out.params.push_back(out.sharded.values[p.value]);
-  out.passes_ms = ms_since(start);
+  out.passes_ms = watch.ms();
   o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;
   // One for all ranks: blocks that are alike become alike.
   const auto trial = machine_trial(o);

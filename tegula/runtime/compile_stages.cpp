@@ -1,6 +1,5 @@
 #include "tegula/runtime/compile_stages.h"
 
-#include "tegula/base/algorithm.h"
 #include "tegula/ir/hash.h"
 #include "tegula/passes/join_sums.h"
 #include "tegula/passes/shard_check.h"

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "tegula/base/algorithm.h"
-
 namespace tegula {
 
 namespace {

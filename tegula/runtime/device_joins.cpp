@@ -3,7 +3,6 @@
 // the one after it, products with the gate of what they make.
 #include <unordered_map>
 
-#include "tegula/base/algorithm.h"
 #include "tegula/runtime/device_steps.h"
 
 namespace tegula {

@@ -1,14 +1,13 @@
 #include "tegula/runtime/device_steps.h"
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/clock.h"
 #include "tegula/base/denormals.h"
+#include "tegula/base/range.h"
 #include "tegula/base/round.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/kernels/order.h"
@@ -83,9 +82,8 @@ DeviceSteps::DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& s
 bool DeviceSteps::is_on_device(const Step& step) const {
   if (step.kernel) return true;
   if (step.regions.empty() || is_decided_by_data(*step.op)) return false;
-  return std::all_of(step.regions.begin(), step.regions.end(), [&](const auto& region) {
-    return std::all_of(region->steps.begin(), region->steps.end(),
-                       [&](const Step& s) { return is_on_device(s); });
+  return all_of(step.regions, [&](const auto& region) {
+    return all_of(region->steps, [&](const Step& s) { return is_on_device(s); });
   });
 }
 
@@ -143,7 +141,7 @@ Status DeviceSteps::compile_all() {
     if (launch && launch->compile) work.emplace_back(launch, i);
   }
   std::atomic<int> n_compiled = 0, n_left = 0;
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   ThreadPool pool(work.size() > 1 ? 0 : 1);  // the rank's has no work beside a device
   pool.parallel_for(static_cast<int64_t>(work.size()), [&](int64_t k, int) {
     const auto& [launch, step] = work[static_cast<size_t>(k)];
@@ -154,10 +152,9 @@ Status DeviceSteps::compile_all() {
     const Result<bool> is_new = launch->compile(call_of(step));
     if (is_new.ok() && *is_new) ++n_compiled;
   });
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  if (n_compiled > 0 && took.count() > 1)
+  if (n_compiled > 0 && watch.seconds() > 1)
     std::fprintf(stderr, "note: compiled %d kernels in %.1f s; the next start finds them\n",
-                 n_compiled.load(), took.count());
+                 n_compiled.load(), watch.seconds());
   if (n_left > 0)
     return unsupported(cat("plan ", plan_.name, ": the time is over before ", n_left.load(),
                            " of its steps have their kernels"));

@@ -192,8 +192,7 @@ Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
   Session& s = *TEGULA_TRY(session_for(node, inputs));
   for (size_t i = 0; i < inputs.size(); ++i)
     s.bind(static_cast<int>(i), held_[inputs[i]].memory->data());
-  auto st = s.run();
-  if (!st.ok()) return st;
+  TEGULA_TRY(s.run());
   for (size_t i = 0; i < types.size(); ++i) {
     const int64_t bytes = types[i].bytes();
     Region region = TEGULA_TRY(Region::allocate(rank_.memory, std::max<int64_t>(bytes, 1)));

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/reference.h"
 #include "tegula/runtime/session.h"
 #include "tegula/tile/program.h"
@@ -102,13 +102,10 @@ void FiniteHunt::look(const Session& session, size_t i) {
   const Step& step = session.plan().steps[i];
   Device* const device = session.rank().device;
   if (device != nullptr && session.launches(i) == 0) return;  // another step's launch has it
-  const auto is_bad = [&](const PlanTensor& t) {
-    return std::find(bad_.begin(), bad_.end(), t.holds) != bad_.end();
-  };
+  const auto is_bad = [&](const PlanTensor& t) { return contains(bad_, t.holds); };
   const bool makes_infinity =
-      !means_infinity(step) && std::none_of(step.in.begin(), step.in.end(), is_bad) &&
-      std::any_of(step.in.begin(), step.in.end(),
-                  [](const PlanTensor& t) { return is_float(t.type.dtype); });
+      !means_infinity(step) && !any_of(step.in, is_bad) &&
+      any_of(step.in, [](const PlanTensor& t) { return is_float(t.type.dtype); });
   for (size_t k = 0; k < step.out.size() && found_.nan.op.empty(); ++k) {
     const Kinds kinds = kinds_of(session.step_output(i, k), device, from_device_);
     if (!kinds.nan && !kinds.infinite) continue;

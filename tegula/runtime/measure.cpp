@@ -5,6 +5,7 @@
 
 #include "tegula/base/algorithm.h"
 #include "tegula/base/half.h"
+#include "tegula/base/median.h"
 #include "tegula/base/philox.h"
 #include "tegula/kernels/cpu/isa/read_burst.h"
 #include "tegula/kernels/cpu/isa/table.h"
@@ -15,11 +16,6 @@ namespace tegula {
 
 namespace {
 std::atomic<float> sink;  // so that what is read is not left out
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 // A prime, so that rows of no length repeat one another soon: to draw as many as a model's weights
 // would take seconds.
@@ -176,8 +172,7 @@ Result<Measured> Measurement::run() {
   Measured out;
   for (int i = 0; i < 2; ++i) {  // warm up, and count
     session_->counters().math_flops = 0, session_->counters().executed_flops = 0;
-    auto st = run_once();
-    if (!st.ok()) return std::move(st).error();
+    TEGULA_TRY(run_once());
   }
   out.math_flops = session_->counters().math_flops;
   out.executed_flops = session_->counters().executed_flops;
@@ -185,10 +180,7 @@ Result<Measured> Measurement::run() {
   int runs = 1;
   for (int sample = -1; sample < options_.repeats; ++sample) {
     const double start = kernel_seconds(rank_->pool);
-    for (int i = 0; i < runs; ++i) {
-      auto st = run_once();
-      if (!st.ok()) return std::move(st).error();
-    }
+    for (int i = 0; i < runs; ++i) TEGULA_TRY(run_once());
     const double ms = 1e3 * (kernel_seconds(rank_->pool) - start);
     if (sample < 0) {  // the first one says how many runs make a sample
       runs = static_cast<int>(std::clamp(options_.sample_ms / std::max(ms, 1e-4), 1.0, 1e5));

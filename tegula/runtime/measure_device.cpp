@@ -1,6 +1,7 @@
-#include <chrono>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
+#include "tegula/base/median.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/kernels/device.h"
 #include "tegula/kernels/registry.h"
@@ -78,8 +79,7 @@ Status check_kernels(const Plan& plan, const Device& device) {
 void share_out(std::vector<StepStats>& stats) {
   const std::vector<StepStats> whole = stats;
   for (StepStats& s : stats)
-    if (s.in_one.of >= 0)
-      s.seconds = s.in_one.share * whole[static_cast<size_t>(s.in_one.of)].seconds;
+    if (s.in_one.of >= 0) s.seconds = s.in_one.share * whole[s.in_one.of].seconds;
 }
 
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
@@ -103,10 +103,9 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
     return device.ms_between_marks();
   };
   Measured out;
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   TEGULA_TRY(run(1));
-  out.first_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  out.first_ms = watch.ms();
   for (const auto& s : sessions) TEGULA_TRY(s->run());
   const double one_ms = std::max(1e-4, TEGULA_TRY(run(3)) / 3);
   const auto runs_of = [&](double ms) {
@@ -116,8 +115,7 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
   std::vector<double> samples;
   const int n = runs_of(options.sample_ms);
   for (int i = 0; i < options.repeats; ++i) samples.push_back(TEGULA_TRY(run(n)) / n);
-  std::sort(samples.begin(), samples.end());
-  out.ms_median = samples[samples.size() / 2], out.ms_min = samples[0];
+  out.ms_median = median(samples), out.ms_min = *std::min_element(samples.begin(), samples.end());
   if (more.by_step) {
     begin_trace(device, out.trace);
     TEGULA_TRY(sessions[0]->run());

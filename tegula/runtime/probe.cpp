@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <ctime>
 #include <new>
 #include <numeric>
@@ -26,13 +25,8 @@ namespace tegula {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr double kPatience_s = 1e-3;  // that a thread waits for the others to wake
 std::atomic<float> sink;  // threads write it only so that what they read is not left out
-
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 // About 0.1 ms of multiply-adds of this machine's instruction set.
 void burst(int64_t* flops) {
@@ -53,7 +47,7 @@ double probe_flops(ThreadPool& pool) {
   pool.parallel_for(n, [&](int64_t i, int) {
     // All together, as in a kernel: a thread that slept takes as long to wake as a burst lasts.
     ++arrived;
-    for (const auto begin = Clock::now(); arrived < n && seconds_since(begin) < kPatience_s;) {
+    for (const Stopwatch watch; arrived < n && watch.seconds() < kPatience_s;) {
     }
     for (int k = 0; k < kBursts; ++k) {
       int64_t flops = 0;
@@ -122,7 +116,7 @@ class ReadProbe {
     pool_.parallel_for(n_, [&](int64_t i, int) {
       if (!is_cached) flush(part(i), bytes);
       ++arrived;
-      for (const auto start = Clock::now(); arrived < n_ && seconds_since(start) < kPatience_s;) {
+      for (const Stopwatch watch; arrived < n_ && watch.seconds() < kPatience_s;) {
       }
       float sum = 0;
       begin[static_cast<size_t>(i)] = seconds();

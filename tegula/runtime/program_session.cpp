@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/clock.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/micro_groups.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/runtime/rank_group.h"
@@ -39,7 +39,7 @@ Result<std::unique_ptr<ProgramSession>> ProgramSession::create(
     TensorRef at = m.flow < 0 ? store.find(m.to == p.rank ? m.state_there : m.state)
                               : contiguous_ref(nullptr, {DType::kU8, {m.bytes}});
     if (m.flow >= 0) {
-      const auto& offsets = p.offsets[static_cast<size_t>(m.flow)];
+      const auto& offsets = p.offsets[m.flow];
       at.data =
           s->flows_at_ + offsets[std::min(static_cast<size_t>(m.micro_batch), offsets.size() - 1)];
     }
@@ -55,13 +55,12 @@ Status ProgramSession::bind_parts(Store& store) {
   const PlannedProgram& p = *program_;
   const auto n = static_cast<size_t>(p.program.n_micro_batches);
   const auto flows = [&](std::string_view name) {
-    return std::any_of(p.program.flows.begin(), p.program.flows.end(),
-                       [&](const Flow& f) { return f.name == name; });
+    return any_of(p.program.flows, [&](const Flow& f) { return f.name == name; });
   };
   const auto keep = [&](std::string_view sum, int slot, const std::string& in_store) {
     std::vector<void*>& at = sums_.try_emplace(std::string(sum)).first->second;
     at.resize(static_cast<size_t>(p.n_slots));
-    at[static_cast<size_t>(slot)] = store.find(in_store).data;
+    at[slot] = store.find(in_store).data;
   };
   for (const auto& join : joins_)
     for (int slot = p.n_slots - 1; join && slot-- > 0;) {
@@ -88,8 +87,7 @@ Status ProgramSession::bind_parts(Store& store) {
         kept.bytes.resize(n);
         for (const PartRun& run : p.order)
           if (static_cast<size_t>(run.part) == part)
-            kept.bytes[static_cast<size_t>(run.micro_batch)].resize(
-                static_cast<size_t>(kept.type.bytes()));
+            kept.bytes[run.micro_batch].resize(static_cast<size_t>(kept.type.bytes()));
       }
   }
   return {};
@@ -111,9 +109,7 @@ Status ProgramSession::run() {
     TEGULA_TRY(s.kind <= ProgramStep::Kind::kJoin ? run(s) : exchange(s));
     if (!is_recorded_) continue;
     ran_.push_back({i, -1, began_s, steady_seconds()});
-    const Session* part = s.kind == ProgramStep::Kind::kRun
-                              ? sessions_[static_cast<size_t>(s.run.part)].get()
-                              : nullptr;
+    const Session* part = s.kind == ProgramStep::Kind::kRun ? sessions_[s.run.part].get() : nullptr;
     for (size_t k = 0; part && part->stats() && k < part->plan().steps.size(); ++k)
       if (const StepStats& t = (*part->stats())[k];
           t.ended_s > 0 && part->plan().steps[k].op->collective)
@@ -166,8 +162,7 @@ void ProgramSession::bind_sums(Session& session, int slot) {
   const Plan& plan = session.plan();
   for (size_t i = 0; i < plan.params.size(); ++i)
     if (is_sum_of_gradients(plan.params[i].name))
-      session.bind(static_cast<int>(i),
-                   sums_.find(plan.params[i].name)->second[static_cast<size_t>(slot)]);
+      session.bind(static_cast<int>(i), sums_.find(plan.params[i].name)->second[slot]);
 }
 
 Status ProgramSession::run(const ProgramStep& s) {
@@ -183,7 +178,7 @@ Status ProgramSession::run(const ProgramStep& s) {
     return joins_[at]->run();
   }
   if (at < joins_.size() && joins_[at]) bind_sums(*sessions_[at], s.slot);
-  Session& session = *sessions_[static_cast<size_t>(r.part)];
+  Session& session = *sessions_[r.part];
   const Plan& plan = session.plan();
   const auto m = static_cast<size_t>(r.micro_batch);
   for (size_t f = 0; f < p.program.flows.size(); ++f) {
@@ -209,13 +204,13 @@ Status ProgramSession::run(const ProgramStep& s) {
 
 bool ProgramSession::has_result(std::string_view name, int micro_batch) const {
   const auto kept = kept_.find(name);
-  return kept != kept_.end() && !kept->second.bytes[static_cast<size_t>(micro_batch)].empty();
+  return kept != kept_.end() && !kept->second.bytes[micro_batch].empty();
 }
 
 TensorRef ProgramSession::result(std::string_view name, int micro_batch) const {
   const auto kept = kept_.find(name);
   if (kept == kept_.end()) return {};
-  const auto& bytes = kept->second.bytes[static_cast<size_t>(micro_batch)];
+  const auto& bytes = kept->second.bytes[micro_batch];
   return contiguous_ref(const_cast<uint8_t*>(bytes.data()), kept->second.type);
 }
 

@@ -122,7 +122,7 @@ struct RankGroup::Member final : Peers {
   Place& place(std::string_view axis) {
     const int a = mesh->find(axis);
     TEGULA_CHECK(a >= 0, "the mesh ", to_text(*mesh), " has no axis ", axis);
-    return places[static_cast<size_t>(a)];
+    return places[a];
   }
 
   TensorRef as_shown(TensorRef t) const {
@@ -325,9 +325,7 @@ void RankGroup::make_members() {
 }
 RankGroup::~RankGroup() = default;
 
-Peers& RankGroup::peers(int64_t rank) {
-  return *members_[static_cast<size_t>(rank - first_rank())];
-}
+Peers& RankGroup::peers(int64_t rank) { return *members_[rank - first_rank()]; }
 
 void RankGroup::join(Rank& rank, int64_t number) {
   rank.peers = &peers(number);
@@ -342,13 +340,13 @@ void RankGroup::describe_links(Target& target) const {
 
 std::vector<LinkUse> RankGroup::link_uses(int64_t rank) const {
   std::vector<LinkUse> all;
-  for (const auto& [call, use] : members_[static_cast<size_t>(rank - first_rank())]->uses)
+  for (const auto& [call, use] : members_[rank - first_rank()]->uses)
     all.push_back({call, use.link_s, use.waited_s, use.times});
   return all;
 }
 
 Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {
-  Member& own = *members_[static_cast<size_t>(rank - first_rank())];
+  Member& own = *members_[rank - first_rank()];
   Status differs;
   for (size_t a = 0; a < mesh_.axes.size() && differs.ok(); ++a) {
     const std::string& axis = mesh_.axes[a].name;

@@ -99,8 +99,7 @@ Status bind_slices(Session& body, const RegionStep& s, const RegionLayout& l, in
   for (size_t i = l.n_carry; i < n_results; ++i)
     body.bind(static_cast<int>(s.in.size() - l.first + i - l.n_carry), row_of(s.out[i], t));
   for (size_t i = n_results; i < s.out.size(); ++i)
-    TEGULA_TRY(
-        runner.copy(s.out[static_cast<size_t>(l.saves[i - n_results])], row_view(s.out[i], t)));
+    TEGULA_TRY(runner.copy(s.out[l.saves[i - n_results]], row_view(s.out[i], t)));
   return {};
 }
 

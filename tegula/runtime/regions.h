@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "tegula/base/memory.h"
 #include "tegula/runtime/session.h"

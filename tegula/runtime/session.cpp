@@ -66,12 +66,11 @@ void Session::bind(int param, void* data) {
                                    " parameters, there is no number ", param));
     return;
   }
-  void*& slot = param_data_[static_cast<size_t>(param)];
+  void*& slot = param_data_[param];
   if (slot == data) return;
   slot = data;
   if (on_device_) on_device_->forget();
-  for (const Use& u : uses_[static_cast<size_t>(param)])
-    u.ref->data = static_cast<uint8_t*>(data) + u.byte_offset;
+  for (const Use& u : uses_[param]) u.ref->data = static_cast<uint8_t*>(data) + u.byte_offset;
 }
 
 Status Session::bind_input(std::string_view name, const void* host) {
@@ -97,10 +96,9 @@ Status Session::bind_store(Store& store, NameInStore name, int64_t slot) {
 }
 
 TensorRef Session::locate(const PlanTensor& t) const {
-  const Slot& s = plan_->slots[static_cast<size_t>(t.slot)];
-  auto* start = s.kind == SlotKind::kParam
-                    ? static_cast<uint8_t*>(param_data_[static_cast<size_t>(s.param)])
-                    : base_ + s.offset;
+  const Slot& s = plan_->slots[t.slot];
+  auto* start =
+      s.kind == SlotKind::kParam ? static_cast<uint8_t*>(param_data_[s.param]) : base_ + s.offset;
   TensorRef r;
   r.data = start + t.byte_offset, r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
   for (int d = 0; d < r.rank; ++d) {
@@ -118,16 +116,14 @@ void Session::bind_step(size_t i) {
     refs.resize(tensors.size()), types.resize(tensors.size());
     for (size_t k = 0; k < tensors.size(); ++k) {
       refs[k] = locate(tensors[k]);
-      const Slot& s = plan_->slots[static_cast<size_t>(tensors[k].slot)];
-      if (s.kind == SlotKind::kParam)
-        uses_[static_cast<size_t>(s.param)].push_back({&refs[k], tensors[k].byte_offset});
+      const Slot& s = plan_->slots[tensors[k].slot];
+      if (s.kind == SlotKind::kParam) uses_[s.param].push_back({&refs[k], tensors[k].byte_offset});
     }
   };
   add(step.in, b.in, b.in_types), add(step.out, b.out, b.out_types);
   b.attrs = step.attrs;
   if (step.kernel) b.launch = step.kernel->launch;
-  if (step.workspace >= 0)
-    b.workspace = base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
+  if (step.workspace >= 0) b.workspace = base_ + plan_->slots[step.workspace].offset;
   for (const auto& region : step.regions)
     b.regions.push_back(std::make_unique<Session>(
         region, *rank_, static_cast<uint8_t*>(b.workspace) + kRegionArena));
@@ -164,7 +160,7 @@ Status Session::check_workspaces() const {
     const Step& step = plan_->steps[i];
     const BoundStep& b = bound_[i];
     if (!step.kernel || step.workspace < 0 || !step.kernel->workspace_bytes || b.is_empty) continue;
-    const int64_t have = plan_->slots[static_cast<size_t>(step.workspace)].bytes;
+    const int64_t have = plan_->slots[step.workspace].bytes;
     const int64_t need = step.kernel->workspace_bytes(
         {&b.attrs, b.in, b.out, step.program.get(), &plan_->target, step.tuning});
     if (need > have)
@@ -278,7 +274,7 @@ Result<TensorRef> Session::fetch(std::string_view name) {
   const int r = plan_->find_result(name);
   if (r < 0) return invalid_argument(cat("plan ", plan_->name, " has no result ", name));
   if (on_device_) TEGULA_TRY(rank_->device->wait());
-  return on_host(result(r), rank_->device, fetched_[static_cast<size_t>(r)]);
+  return on_host(result(r), rank_->device, fetched_[r]);
 }
 
 void Session::watch(MemoryWatch* watch) {
@@ -295,7 +291,7 @@ Status Session::launch_watched(size_t i) {
   // Bytes that a collective brings come at any time, and others may take it from there.
   const bool is_apart = !step.kernel || !step.kernel->moves;
   if (step.kernel && planned && is_apart)
-    b.workspace = watch_->open(planned, plan_->slots[static_cast<size_t>(step.workspace)].bytes);
+    b.workspace = watch_->open(planned, plan_->slots[step.workspace].bytes);
   rank_->counters.claimed_bytes = 0;
   needs_peers_ ? launch_among_peers(i) : launch(i, nullptr);
   b.workspace = planned;

@@ -7,6 +7,7 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/clock.h"
 #include "tegula/base/element.h"
+#include "tegula/base/median.h"
 #include "tegula/io/file.h"
 #include "tegula/runtime/measure.h"
 #include "tegula/runtime/probe.h"
@@ -70,11 +71,6 @@ Module at_bounds(Module m) {
         if (auto* dims = a->get_if<std::vector<Dim>>())
           for (Dim& d : *dims) d = d.bound();
   return m;
-}
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
 }
 
 // Of the last runs of both.

@@ -1,6 +1,5 @@
 #include "tegula/runtime/tuner.h"
 
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -8,15 +7,12 @@
 #include <optional>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/base/denormals.h"
 
 namespace tegula {
 
 namespace {
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v.size() % 2 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
@@ -132,7 +128,7 @@ std::vector<Trial> CallTuner::search(int trials, double seconds) {
   struct Context {
     CallTuner* tuner;
     double seconds;
-    Clock::time_point start = Clock::now();
+    Stopwatch watch = {};
   } context{this, seconds};
   best_ratio_ = 1;
   // Not more than there is time for, of large calls.
@@ -142,7 +138,7 @@ std::vector<Trial> CallTuner::search(int trials, double seconds) {
       {features_, prior_}, {.trials = trials},
       [](void* raw, std::span<const size_t> points, std::span<double> ratios) {
         auto& c = *static_cast<Context*>(raw);
-        if (seconds_since(c.start) > c.seconds) return false;
+        if (c.watch.seconds() > c.seconds) return false;
         c.tuner->measure(points, ratios, kRounds);
         return true;
       },

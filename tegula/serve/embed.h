@@ -9,7 +9,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tegula/base/memory.h"

@@ -1,9 +1,9 @@
 #include "tegula/serve/generator.h"
 
-#include <chrono>
 #include <map>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
+#include "tegula/base/range.h"
 #include "tegula/models/rotary.h"
 #include "tegula/serve/stop_texts.h"
 #include "tegula/text/detokenizer.h"
@@ -11,10 +11,6 @@
 namespace tegula {
 
 namespace {
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point t) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
-}
 
 Error empty_prompt() {
   return invalid_argument("the prompt is empty: give at least one character, e.g. --prompt ' '");
@@ -61,7 +57,7 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path,
 }
 
 Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DType dtype) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   std::unique_ptr<Generator> g(new Generator());
   g->files_ = TEGULA_TRY(ModelFiles::open(path, Check::kAllButTensors));
   g->config_ = TEGULA_TRY(load_model_config(*g->files_));
@@ -72,7 +68,7 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
       std::make_unique<Tokenizer>(TEGULA_TRY(load_model_tokenizer(*g->files_, g->config_, note)));
   if (!note.empty()) g->notes.push_back(std::move(note));
   g->end_of_text_ = TEGULA_TRY(g->files_->end_of_text());
-  g->load_ms_ = ms_since(start);
+  g->load_ms_ = watch.ms();
   return g;
 }
 
@@ -104,7 +100,7 @@ Result<int64_t> Generator::cache_bytes(const RunnerOptions& options) const {
 }
 
 Status Generator::prepare(const RunnerOptions& options) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   const RunnerOptions o = completed(options);
   caches_ = o.caches;
   const int64_t shortest = shortest_ > 0 ? shortest_ : config_.max_seqlen;
@@ -114,7 +110,7 @@ Status Generator::prepare(const RunnerOptions& options) {
   runner_ = TEGULA_TRY(Runner::create(files_, config_, o));
   schedule_ = {runner_->pages(), {}};
   notes.insert(notes.end(), runner_->notes.begin(), runner_->notes.end());
-  load_ms_ += ms_since(start);
+  load_ms_ += watch.ms();
   return {};
 }
 
@@ -133,9 +129,7 @@ Status Generator::feed(std::span<const int32_t> tokens) {
 }
 
 bool Generator::is_end_of_text(int32_t token, const GenerateEnd& end) const {
-  const auto has = [&](const auto& ids) {
-    return std::find(ids.begin(), ids.end(), token) != ids.end();
-  };
+  const auto has = [&](const auto& ids) { return contains(ids, token); };
   return end.at_end_of_text && (has(end_of_text_) || has(end.at_tokens));
 }
 
@@ -240,9 +234,7 @@ int32_t Generator::choose(Text& t, size_t piece) {
   if (r.sampler.adjusts()) t.before.follow(t.all, static_cast<size_t>(t.stats->prompt_tokens));
   const int32_t token = sample(logits, r.sampler, position, t.before);
   if (r.scores == nullptr) return token;
-  const auto score = [&](int32_t id) {
-    return logits[static_cast<size_t>(id)] - runner_->lse(piece);
-  };
+  const auto score = [&](int32_t id) { return logits[id] - runner_->lse(piece); };
   TokenScore& scored = r.scores->emplace_back(TokenScore{token, score(token), {}});
   // The first of equal logits.
   for (int32_t id = 0; r.n_best > 0 && id < static_cast<int32_t>(logits.size()); ++id) {
@@ -314,7 +306,7 @@ Status Generator::admit(Made& made, const GenerateEnd& end) {
 
 // Runs a step, and draws a token of each text that has read all it knows.
 Status Generator::take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   std::vector<Runner::Piece> pieces;
   bool decodes = !step.reads, draws = false;
   for (const auto& p : step.pieces) {
@@ -332,8 +324,8 @@ Status Generator::take_step(Made& made, const ScheduledStep& step, const Generat
     Error e = std::move(ran).error();
     const int64_t bad = runner_->bad_piece();
     if (bad >= 0 && made.requests.size() > 1)
-      e.message = cat("text ", step.pieces[static_cast<size_t>(bad)].id + 1, " of ",
-                      made.requests.size(), ": ", e.message);
+      e.message =
+          cat("text ", step.pieces[bad].id + 1, " of ", made.requests.size(), ": ", e.message);
     return e;
   }
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -342,7 +334,7 @@ Status Generator::take_step(Made& made, const ScheduledStep& step, const Generat
     t.n_cached = p.first + p.n_tokens;
     if (p.is_last) take_token(t, i, end);
   }
-  (decodes ? made.all.decode_ms : made.all.prefill_ms) += ms_since(start);
+  (decodes ? made.all.decode_ms : made.all.prefill_ms) += watch.ms();
   made.all.decode_steps += decodes ? 1 : 0;
   return {};
 }

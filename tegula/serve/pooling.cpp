@@ -67,16 +67,15 @@ Status read_modules(const ModelFiles& files, int64_t width, Pooling& pooling) {
   const auto* list = modules.as<Json::Array>();
   if (list == nullptr) return invalid_argument(cat("'", path, "' is no list of modules"));
   for (const Json& each : *list) {
-    const Json *type = each.find("type"), *at = each.find("path");
-    const std::string name = type && type->as<std::string>() ? *type->as<std::string>() : "";
+    const auto *type = each.find_as<std::string>("type"), *at = each.find_as<std::string>("path");
+    const std::string name = type ? *type : "";
     const std::string kind = name.substr(name.rfind('.') + 1);
-    if (kind == "Transformer" && (at == nullptr || *at == Json(""))) continue;
+    if (kind == "Transformer" && (at == nullptr || at->empty())) continue;
     if (kind == "Normalize") {
       pooling.is_normalised = true;
-    } else if (kind == "Pooling" && at != nullptr && at->as<std::string>()) {
+    } else if (kind == "Pooling" && at != nullptr) {
       std::string file;
-      const Json config =
-          TEGULA_TRY(read(files, cat(*at->as<std::string>(), "/config.json"), file));
+      const Json config = TEGULA_TRY(read(files, cat(*at, "/config.json"), file));
       if (config.as<Json::Object>() == nullptr)
         return invalid_argument(cat("'", path, "' names '", file, "', which says nothing"));
       TEGULA_TRY(read_modes(config, file, width, pooling));
@@ -98,11 +97,11 @@ Status read_prompt(const ModelFiles& files, Pooling& pooling) {
   if (name == nullptr || name->is_null()) return {};
   const auto* text = name->as<std::string>();
   const Json* prompts = config.find("prompts");
-  const Json* prompt = text && prompts ? prompts->find(*text) : nullptr;
-  if (prompt == nullptr || prompt->as<std::string>() == nullptr)
+  const auto* prompt = text && prompts ? prompts->find_as<std::string>(*text) : nullptr;
+  if (prompt == nullptr)
     return invalid_argument(
         cat("'", path, "': default_prompt_name ", name->dump(), " is none of its prompts"));
-  pooling.prompt = *prompt->as<std::string>();
+  pooling.prompt = *prompt;
   return {};
 }
 

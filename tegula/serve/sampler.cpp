@@ -15,8 +15,7 @@ std::vector<float> adjusted(std::span<const float> logits, const SamplerConfig& 
                             const TokensBefore& before) {
   std::vector<float> all(logits.begin(), logits.end());
   const auto at = [&](int32_t token) -> float* {
-    return token >= 0 && static_cast<size_t>(token) < all.size() ? &all[static_cast<size_t>(token)]
-                                                                 : nullptr;
+    return token >= 0 && static_cast<size_t>(token) < all.size() ? &all[token] : nullptr;
   };
   for (const auto& [token, bias] : config.bias)
     if (float* x = at(token)) *x += static_cast<float>(bias);
@@ -44,7 +43,7 @@ class Ranking {
 
   // A number compared with NaN would be in no order at all.
   static float at(std::span<const float> logits, int32_t token) {
-    const float x = logits[static_cast<size_t>(token)];
+    const float x = logits[token];
     return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;
   }
 

@@ -1,6 +1,6 @@
 #include "tegula/serve/schedule.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 
 namespace tegula {
 
@@ -90,8 +90,7 @@ Result<ScheduledStep> next_step(BatchSchedule now, std::span<const ScheduledText
   ScheduledStep step{.after = std::move(now)};
   BatchSchedule& s = step.after;
   step.n_admitted = TEGULA_TRY(admit(s, arrivals, limits.batch));
-  step.reads = std::any_of(s.texts.begin(), s.texts.end(),
-                           [](const ScheduledText& t) { return t.n_unread > 0; });
+  step.reads = any_of(s.texts, [](const ScheduledText& t) { return t.n_unread > 0; });
   int64_t room = limits.chunk;
   for (ScheduledText& t : s.texts) {
     if (step.reads && (t.n_unread == 0 || room == 0)) continue;

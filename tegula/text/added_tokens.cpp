@@ -1,6 +1,6 @@
 #include "tegula/text/added_tokens.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/utf8.h"
 #include "tegula/text/unicode.h"
 
@@ -44,8 +44,7 @@ bool is_of_words(char32_t c) {
   const Category of = category(c);
   if (of <= Category::kMe || of == Category::kNd || of == Category::kNl || of == Category::kPc)
     return true;
-  return std::any_of(std::begin(kLetters), std::end(kLetters),
-                     [c](const auto& r) { return r[0] <= c && c <= r[1]; });
+  return any_of(kLetters, [c](const auto& r) { return r[0] <= c && c <= r[1]; });
 }
 
 bool is_alone(std::string_view text, size_t begin, size_t end) {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/utf8.h"
 
 namespace tegula {
@@ -111,8 +111,7 @@ char32_t last_character(std::string_view text) {
 
 BpeModel::BpeModel(Words words, const BpeAlphabet& alphabet, std::span<const BpeMerge> merges)
     : words_(std::move(words)), alphabet_(alphabet), bpe_(merges) {
-  is_complete_ = alphabet_.is_bytes && std::find(alphabet_.bytes.begin(), alphabet_.bytes.end(),
-                                                 -1) == alphabet_.bytes.end();
+  is_complete_ = alphabet_.is_bytes && !contains(alphabet_.bytes, -1);
   ascii_.fill(-1);
   for (const auto& [c, id] : alphabet_.characters)
     if (c < ascii_.size()) ascii_[c] = id;
@@ -123,15 +122,13 @@ void BpeModel::cut_at_junctions(std::span<const std::string> names,
   // Where characters may be unknown, runs of them matter, and a byte that stands for a character
   // has a neighbour that its name does not show.
   const auto& bytes = alphabet_.bytes;
-  if (std::find(bytes.begin(), bytes.end(), -1) != bytes.end()) return;
+  if (contains(bytes, -1)) return;
   std::vector<bool> is_byte(names.size());
-  for (const int32_t id : bytes) is_byte[static_cast<size_t>(id)] = true;
+  for (const int32_t id : bytes) is_byte[id] = true;
   std::vector<uint64_t> filter(kJunctionBits / 64);
   for (const BpeMerge& m : merges) {
     const auto l = static_cast<size_t>(m.left), r = static_cast<size_t>(m.right);
-    if (names[l].empty() || names[r].empty() || is_byte[l] || is_byte[r] ||
-        is_byte[static_cast<size_t>(m.id)])
-      return;
+    if (names[l].empty() || names[r].empty() || is_byte[l] || is_byte[r] || is_byte[m.id]) return;
     const size_t bit = junction_bit(last_character(names[l]), first_character(names[r]));
     filter[bit / 64] |= uint64_t{1} << bit % 64;
   }
@@ -181,7 +178,7 @@ void BpeModel::symbols(std::string_view word, std::vector<int32_t>& out) const {
       continue;
     }
     const auto byte_id = [&](char b) { return alphabet_.bytes[static_cast<unsigned char>(b)]; };
-    if (std::all_of(text.begin(), text.end(), [&](char b) { return byte_id(b) >= 0; }))
+    if (all_of(text, [&](char b) { return byte_id(b) >= 0; }))
       // An unknown token that is pending stays so, as in the library.
       for (const char b : text) out.push_back(byte_id(b));
     else
@@ -249,10 +246,9 @@ Status BpeModel::encode(std::string_view text, bool is_first, std::vector<int32_
 
 Result<std::vector<BpeMerge>> read_merges(const TokenizerFile& f) {
   std::vector<BpeMerge> merges;
-  const Json* list = f.model.find("merges");
-  if (list == nullptr || list->as<Json::Array>() == nullptr)
-    return invalid_argument("model.merges is missing");
-  for (const Json& entry : *list->as<Json::Array>()) {
+  const auto* list = f.model.find_as<Json::Array>("merges");
+  if (list == nullptr) return invalid_argument("model.merges is missing");
+  for (const Json& entry : *list) {
     std::string left, right;
     if (const auto* pair = entry.as<Json::Array>(); pair != nullptr && pair->size() == 2) {
       left = text_of(&(*pair)[0]), right = text_of(&(*pair)[1]);
@@ -281,7 +277,7 @@ Status read_bpe_settings(const TokenizerFile& f, BpeAlphabet& alphabet) {
   alphabet.fuses_unknown = is_true(f.model.find("fuse_unk"));
   if (const std::string unknown = text_of(f.model.find("unk_token")); !unknown.empty()) {
     const auto at = f.ids.find(unknown);
-    if (at == f.ids.end() || f.is_added[static_cast<size_t>(at->second)])
+    if (at == f.ids.end() || f.is_added[at->second])
       return invalid_argument(cat("model.unk_token '", unknown, "' is not in model.vocab"));
     alphabet.unknown = at->second;
   }

@@ -99,8 +99,7 @@ class Trainer {
   }
 
   void merge(const Pair pair) {
-    const std::string joined = vocabulary_.tokens[static_cast<size_t>(pair.first)] +
-                               vocabulary_.tokens[static_cast<size_t>(pair.second)];
+    const std::string joined = vocabulary_.tokens[pair.first] + vocabulary_.tokens[pair.second];
     // "a"+"bc" and "ab"+"c" are one token: its name must stand in the vocabulary only once.
     const auto [entry, is_new] =
         ids_.emplace(joined, static_cast<int32_t>(vocabulary_.tokens.size()));

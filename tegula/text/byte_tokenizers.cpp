@@ -75,8 +75,7 @@ Result<Vocabulary> train_bpe_of(std::string_view name, std::string_view text) {
 bool is_it(const TokenizerFile& f) { return f.model_type == "BPE" && f.words.is_byte_level(); }
 
 bool is_bytes(const TokenizerFile& f) {
-  const Json* merges = f.model.find("merges");
-  const auto* list = merges != nullptr ? merges->as<Json::Array>() : nullptr;
+  const auto* list = f.model.find_as<Json::Array>("merges");
   return is_it(f) && list != nullptr && list->empty() && f.words.is_whole();
 }
 

@@ -1,6 +1,5 @@
 // A character is a token, and so is a byte of the training text that is not UTF-8.
 #include <array>
-#include <cstdio>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/io/utf8.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <charconv>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/utf8.h"
 
 namespace tegula {
@@ -186,12 +186,11 @@ std::string Decoder::apply(const Step& step, std::string text, bool is_first) {
 
 bool Decoder::is_byte(std::string_view name) const {
   const auto falls_back = [](const Step& s) { return s.kind == Kind::kByteFallback; };
-  return name.size() == 6 && byte_of(std::string(name)).size() == 1 &&
-         std::any_of(steps_.begin(), steps_.end(), falls_back);
+  return name.size() == 6 && byte_of(std::string(name)).size() == 1 && any_of(steps_, falls_back);
 }
 
 bool Decoder::minds_the_first() const {
-  return std::any_of(steps_.begin(), steps_.end(), [](const Step& s) {
+  return any_of(steps_, [](const Step& s) {
     return s.kind == Kind::kWordPiece || s.kind == Kind::kJoin ||
            (s.kind == Kind::kMetaspace && s.is_on);
   });

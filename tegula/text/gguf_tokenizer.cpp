@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/utf8.h"
 #include "tegula/text/gguf_words.h"
 #include "tegula/text/json_form.h"
@@ -177,7 +177,7 @@ Result<Json> Form::around(bool begins, bool ends) const {
   const auto put = [&](std::string_view key, std::string_view flag) -> Status {
     const int64_t at = TEGULA_TRY(id(key));
     if (at < 0) return wrong(key, cat("it is missing, and ", flag, " asks for it"));
-    const std::string_view name = tokens_.names[static_cast<size_t>(at)];
+    const std::string_view name = tokens_.names[at];
     single.push_back(
         Json::object({{"SpecialToken", Json::object({{"id", name}, {"type_id", 0}})}}));
     special.set(name, Json::object(
@@ -278,11 +278,11 @@ Result<Json> Form::sentencepiece() const {
                                   : "it is missing");
   std::vector<float> each;
   for (const GgufValue& v : scores->elements()) each.push_back(static_cast<float>(*v.number()));
-  if (std::any_of(each.begin(), each.end(), [](float x) { return x != x; }))
+  if (any_of(each, [](float x) { return x != x; }))
     return wrong("scores", "one of them is no number");
   Json unknown;
   if (const int64_t said = TEGULA_TRY(id("unknown_token_id")); said >= 0)
-    unknown = Json(tokens_.names[static_cast<size_t>(said)]);
+    unknown = Json(tokens_.names[said]);
   for (size_t i = 0; i < tokens_.names.size(); ++i)
     if (tokens_.types[i] == kUnknown && unknown.is_null()) unknown = Json(tokens_.names[i]);
   const bool has_prefix = TEGULA_TRY(flag("add_space_prefix", true));
@@ -343,8 +343,7 @@ Json gguf_special_tokens(const GgufFile& file) {
                                   {"padding_token_id", "pad_token"}}) {
     const GgufValue* id = file.find(cat(kPrefix, key));
     const int64_t i = id != nullptr ? id->whole().value_or(-1) : -1;
-    if (i >= 0 && static_cast<size_t>(i) < all.size())
-      json.set(name, *all[static_cast<size_t>(i)].text());
+    if (i >= 0 && static_cast<size_t>(i) < all.size()) json.set(name, *all[i].text());
   }
   return json;
 }
@@ -353,8 +352,7 @@ Json generation_of(const GgufFile& file) {
   Json::Array ends;
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"})
     if (const GgufValue* v = file.find(cat(kPrefix, key)); v != nullptr && v->whole())
-      if (std::find(ends.begin(), ends.end(), Json(*v->whole())) == ends.end())
-        ends.push_back(*v->whole());
+      if (!contains(ends, Json(*v->whole()))) ends.push_back(*v->whole());
   Json json = Json::object();
   if (const GgufValue* v = file.find(cat(kPrefix, "bos_token_id")); v != nullptr && v->whole())
     json.set("bos_token_id", *v->whole());

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/utf8.h"
 #include "tegula/text/unicode.h"
 
@@ -13,8 +13,7 @@ using Range = char32_t[2];
 
 template <size_t N>
 bool is_in(char32_t c, const Range (&ranges)[N]) {
-  return std::any_of(std::begin(ranges), std::end(ranges),
-                     [c](const Range& r) { return r[0] <= c && c <= r[1]; });
+  return any_of(ranges, [c](const Range& r) { return r[0] <= c && c <= r[1]; });
 }
 
 bool is_prepend(char32_t c) {

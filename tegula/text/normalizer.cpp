@@ -1,6 +1,6 @@
 #include "tegula/text/normalizer.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/utf8.h"
 #include "tegula/text/grapheme.h"
 #include "tegula/text/normal_form.h"
@@ -18,8 +18,7 @@ bool is_chinese(char32_t c) {
   constexpr char32_t kBlocks[][2] = {{0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df},
                                      {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf},
                                      {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
-  return std::any_of(std::begin(kBlocks), std::end(kBlocks),
-                     [c](const auto& block) { return block[0] <= c && c <= block[1]; });
+  return any_of(kBlocks, [c](const auto& block) { return block[0] <= c && c <= block[1]; });
 }
 
 // Nothing joins an ASCII character from before it, so a text may be cut there.
@@ -189,9 +188,7 @@ Status Normalizer::add(const Json& json) {
 
 bool Normalizer::moves_the_first() const {
   constexpr Kind kMoves[] = {Kind::kReplace, Kind::kStripAccents, Kind::kStrip, Kind::kBert};
-  return std::any_of(steps_.begin(), steps_.end(), [&](const Step& s) {
-    return std::find(std::begin(kMoves), std::end(kMoves), s.kind) != std::end(kMoves);
-  });
+  return any_of(steps_, [&](const Step& s) { return contains(kMoves, s.kind); });
 }
 
 std::string Normalizer::apply(std::string_view text) const {

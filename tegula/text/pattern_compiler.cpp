@@ -1,5 +1,4 @@
 // Reads a regular expression into a tree, and makes the nodes of a Pattern of it, last ones first.
-#include <string>
 
 #include "tegula/base/algorithm.h"
 #include "tegula/io/utf8.h"

@@ -10,10 +10,9 @@ namespace {
 Result<std::vector<int32_t>> ids_of_special(const Json& processor, const std::string& name) {
   const Json* all = processor.find("special_tokens");
   const Json* special = all != nullptr ? all->find(name) : nullptr;
-  const Json* list = special != nullptr ? special->find("ids") : nullptr;
   std::vector<int32_t> ids;
-  if (const auto* array = list != nullptr ? list->as<Json::Array>() : nullptr)
-    for (const Json& id : *array)
+  if (special != nullptr)
+    for (const Json& id : list_of(special->find("ids")))
       if (const auto* v = id.as<int64_t>(); v != nullptr && *v >= 0 && *v < INT32_MAX)
         ids.push_back(static_cast<int32_t>(*v));
   if (ids.empty())
@@ -24,8 +23,7 @@ Result<std::vector<int32_t>> ids_of_special(const Json& processor, const std::st
 
 // {"type": "TemplateProcessing", "single": [{"SpecialToken": …}, {"Sequence": …}, …], …}
 Result<Around> read_template(const Json& processor) {
-  const Json* single = processor.find("single");
-  const auto* parts = single != nullptr ? single->as<Json::Array>() : nullptr;
+  const auto* parts = processor.find_as<Json::Array>("single");
   if (parts == nullptr) return invalid_argument("its post_processor has no template");
   Around around;
   int n_texts = 0;
@@ -46,8 +44,7 @@ Result<Around> read_template(const Json& processor) {
 // {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2], …}
 Result<Around> read_ends(const Json& processor) {
   const auto id = [&](const char* key) -> Result<std::vector<int32_t>> {
-    const Json* value = processor.find(key);
-    const auto* pair = value != nullptr ? value->as<Json::Array>() : nullptr;
+    const auto* pair = processor.find_as<Json::Array>(key);
     const auto* v = pair != nullptr && pair->size() == 2 ? (*pair)[1].as<int64_t>() : nullptr;
     if (v == nullptr || *v < 0 || *v >= INT32_MAX)
       return invalid_argument(cat("its post_processor has no ", key));
@@ -63,9 +60,7 @@ Status add(const Json* processor, Around& around) {
   if (type == "ByteLevel")  // it moves offsets, not ids
     return check_keys(*processor, name, {"add_prefix_space", "trim_offsets", "use_regex"});
   if (type == "Sequence") {
-    const Json* list = processor->find("processors");
-    if (list != nullptr && list->as<Json::Array>() != nullptr)
-      for (const Json& each : *list->as<Json::Array>()) TEGULA_TRY(add(&each, around));
+    for (const Json& each : list_of(processor->find("processors"))) TEGULA_TRY(add(&each, around));
     return {};
   }
   Around outer;

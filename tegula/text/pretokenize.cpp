@@ -1,6 +1,5 @@
 #include "tegula/text/pretokenize.h"
 
-#include <iterator>
 #include <string>
 
 #include "tegula/base/str.h"

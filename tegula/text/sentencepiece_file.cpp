@@ -193,8 +193,7 @@ Result<std::unique_ptr<BpeModel>> merges_of(const Proto& proto, const BpeAlphabe
       return unsupported(cat("piece ", id, " '", text, "' is not two pieces of the model"));
   }
   std::sort(merges.begin(), merges.end(), [&](const BpeMerge& a, const BpeMerge& b) {
-    const float x = proto.pieces[static_cast<size_t>(a.id)].score,
-                y = proto.pieces[static_cast<size_t>(b.id)].score;
+    const float x = proto.pieces[a.id].score, y = proto.pieces[b.id].score;
     return x != y         ? x > y
            : a.id != b.id ? a.id < b.id
                           : a.left < b.left || (a.left == b.left && a.right < b.right);

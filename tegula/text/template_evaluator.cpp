@@ -3,7 +3,6 @@
 #include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/io/json.h"
-#include "tegula/text/normal_form.h"
 
 namespace tegula::jinja {
 

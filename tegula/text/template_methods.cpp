@@ -1,7 +1,7 @@
 // Methods of texts, lists and dicts, each a row of a table.
 #include <span>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/text/normal_form.h"
 #include "tegula/text/template_evaluator.h"
 #include "tegula/text/template_text.h"
@@ -57,9 +57,8 @@ Result<std::string> replaced(std::string_view text, std::string_view from, std::
 
 bool is_cased(std::string_view text) {
   const std::u32string all = to_code_points(text);
-  return std::any_of(all.begin(), all.end(), [](char32_t c) {
-    return category(c) == Category::kLu || category(c) == Category::kLl;
-  });
+  return any_of(
+      all, [](char32_t c) { return category(c) == Category::kLu || category(c) == Category::kLl; });
 }
 
 namespace {
@@ -219,7 +218,7 @@ Result<Value> format(Evaluator& e, const std::string& text, std::string_view fie
 template <bool (*is_so)(char32_t)>
 Result<Value> all_are(Evaluator&, const Value& self, Args&) {
   const std::u32string all = to_code_points(self.str());
-  return Value(!all.empty() && std::all_of(all.begin(), all.end(), is_so));
+  return Value(!all.empty() && all_of(all, is_so));
 }
 bool is_alpha(char32_t c) { return char_class(c) == CharClass::kLetter; }
 bool is_decimal(char32_t c) { return category(c) == Category::kNd; }
@@ -339,8 +338,7 @@ Methods methods_of(const Value& v) {
 bool Evaluator::has_method(const Value& of, std::string_view name) const {
   const auto [known, others] = methods_of(of);
   const auto is_it = [&](const Method& m) { return m.name == name; };
-  return std::any_of(known.begin(), known.end(), is_it) ||
-         (name == "format" && of.is(Kind::kText)) ||
+  return any_of(known, is_it) || (name == "format" && of.is(Kind::kText)) ||
          (!others.empty() && others.find(cat(" ", name, " ")) != others.npos);
 }
 

@@ -1,6 +1,6 @@
 #include <charconv>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/text/template_lexer.h"
 #include "tegula/text/template_tree.h"
 
@@ -11,9 +11,7 @@ using Kind = Node::Kind;
 using Is = Token::Kind;
 using Names = std::initializer_list<std::string_view>;
 
-bool is_one_of(std::string_view name, Names names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+bool is_one_of(std::string_view name, Names names) { return contains(names, name); }
 
 class Parser {
  public:

@@ -1,6 +1,5 @@
 #include "tegula/text/token_rows.h"
 
-#include "tegula/base/algorithm.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 

@@ -87,13 +87,12 @@ int32_t Tokenizer::special(std::string_view name) const {
 }
 
 std::string_view Tokenizer::token(int32_t id) const {
-  return id >= 0 && id < vocab_size() ? std::string_view(tokens_[static_cast<size_t>(id)])
-                                      : kReplacement;
+  return id >= 0 && id < vocab_size() ? std::string_view(tokens_[id]) : kReplacement;
 }
 
 std::string Tokenizer::first_token(int32_t id) const {
   if (forms_ != nullptr && !forms_->names.empty() && id >= 0 && id < vocab_size())
-    return forms_->decoder.text(forms_->names[static_cast<size_t>(id)], true);
+    return forms_->decoder.text(forms_->names[id], true);
   return std::string(token(id));
 }
 

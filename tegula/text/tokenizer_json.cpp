@@ -17,7 +17,7 @@ using Ids = std::unordered_map<std::string, int32_t>;  // by the names in the fi
 // Fills in ids, names and is_added. Ids must be 0, 1, 2, …
 Status read_names(const Json* added, TokenizerFile& file) {
   const Json* vocab = file.model.find("vocab");
-  const auto* scored = vocab != nullptr ? vocab->as<Json::Array>() : nullptr;
+  const auto* scored = file.model.find_as<Json::Array>("vocab");
   if (vocab == nullptr || (vocab->as<Json::Object>() == nullptr && scored == nullptr))
     return invalid_argument("model.vocab is missing");
   const auto put = [&](const std::string& name, const Json* id) -> Status {
@@ -168,7 +168,7 @@ Result<Tokenizer> Tokenizer::read(const Json& json) {
   const TokenizerKind* kind = TEGULA_TRY(kind_of(file));
   Vocabulary vocabulary{{}, TEGULA_TRY(kind->read(file))};
   // As text they are what was looked for.
-  for (const AddedToken& t : added) file.names[static_cast<size_t>(t.id)] = t.content;
+  for (const AddedToken& t : added) file.names[t.id] = t.content;
   std::vector<bool> are_bytes;
   for (const std::string& name : file.names) {
     vocabulary.tokens.push_back(forms->decoder.text(name, false));
@@ -177,8 +177,7 @@ Result<Tokenizer> Tokenizer::read(const Json& json) {
   if (forms->decoder.minds_the_first()) forms->names = std::move(file.names);
   Tokenizer t(kind->name, std::move(vocabulary));
   t.is_byte_ = std::move(are_bytes), t.is_special_.resize(t.tokens_.size());
-  for (const AddedToken& each : added)
-    t.is_special_[static_cast<size_t>(each.id)] = each.is_special;
+  for (const AddedToken& each : added) t.is_special_[each.id] = each.is_special;
   t.added_ = AddedTokens(std::move(added)), t.forms_ = std::move(forms);
   t.before_ = std::move(around.before), t.behind_ = std::move(around.behind);
   return t;

@@ -82,7 +82,7 @@ Status UnigramEncoder::encode(std::string_view text, Scratch& best,
       if (node == PieceTree::kNone) break;
       const int32_t piece = tree_.piece(node);
       if (piece < 0) continue;
-      reach(end, so_far + scores_[static_cast<size_t>(piece)], start, piece);
+      reach(end, so_far + scores_[piece], start, piece);
       is_known = is_known || end - start == n;
     }
     if (!is_known) reach(start + n, so_far + unknown, start, -1);
@@ -92,9 +92,7 @@ Status UnigramEncoder::encode(std::string_view text, Scratch& best,
   std::vector<Step> path;
   for (size_t end = text.size(); end > 0; end = best[end].start)
     path.push_back({static_cast<double>(end), best[end].start, best[end].piece});
-  const auto id_of = [&](const Step& s) {
-    return s.piece < 0 ? options_.unknown : ids_[static_cast<size_t>(s.piece)];
-  };
+  const auto id_of = [&](const Step& s) { return s.piece < 0 ? options_.unknown : ids_[s.piece]; };
   for (size_t i = path.size(); i > 0;) {
     const Step& s = path[--i];
     const bool is_last_of_run = i == 0 || id_of(path[i - 1]) != options_.unknown;

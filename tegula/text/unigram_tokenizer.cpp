@@ -52,8 +52,7 @@ Result<std::shared_ptr<const TokenModel>> read(const TokenizerFile& f) {
   if (is_true(f.model.find("byte_fallback")))
     for (uint32_t b = 0; b < 256; ++b) {
       const auto at = f.ids.find(cat("<0x", to_hex(b, 2), ">"));
-      if (at != f.ids.end() && !f.is_added[static_cast<size_t>(at->second)])
-        options.bytes[b] = at->second;
+      if (at != f.ids.end() && !f.is_added[at->second]) options.bytes[b] = at->second;
     }
   return std::make_shared<UnigramModel>(f.words, UnigramEncoder(pieces, options));
 }

@@ -1,7 +1,6 @@
 #include "tegula/tile/builder.h"
 
 #include <bit>
-#include <cmath>
 
 #include "tegula/base/integer.h"
 

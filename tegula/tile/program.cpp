@@ -1,6 +1,6 @@
 #include "tegula/tile/program.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/base/shape.h"
 #include "tegula/tile/schedule.h"
 
@@ -47,8 +47,7 @@ std::vector<Extent> extents_of(const Program& p) {
 }
 
 bool has_columns(const Program& p) {
-  return std::any_of(p.outputs.begin(), p.outputs.end(),
-                     [](const Operand& o) { return o.extent == Extent::kColumn; });
+  return any_of(p.outputs, [](const Operand& o) { return o.extent == Extent::kColumn; });
 }
 
 namespace {
@@ -109,8 +108,8 @@ class Verifier {
     stored_.assign(p_.outputs.size(), false);
     for (const Instr& i : p_.code)
       if (i.op == Op::kStore && i.imm >= 0 && static_cast<size_t>(i.imm) < stored_.size()) {
-        if (stored_[static_cast<size_t>(i.imm)]) return cat("out", i.imm, " is stored twice");
-        stored_[static_cast<size_t>(i.imm)] = true;
+        if (stored_[i.imm]) return cat("out", i.imm, " is stored twice");
+        stored_[i.imm] = true;
       }
     for (size_t k = 0; k < stored_.size(); ++k)
       if (!stored_[k]) return cat("out", k, " is never stored");
@@ -184,7 +183,7 @@ class Verifier {
     const auto& list = is_load ? p_.inputs : p_.outputs;
     if (i.imm < 0 || static_cast<size_t>(i.imm) >= list.size())
       return cat("there is no ", is_load ? "in" : "out", i.imm);
-    const DType operand = list[static_cast<size_t>(i.imm)].dtype;
+    const DType operand = list[i.imm].dtype;
     if (i.dtype != operand)
       return cat("has dtype ", dtype_name(i.dtype), ", its operand ", dtype_name(operand));
     if (!is_load && src(i, 0) != operand)
@@ -245,8 +244,7 @@ Status seal(Program& p) {
 int64_t flops(const Program& p, std::span<const int64_t> shape) {
   TEGULA_CHECK(p.resident && static_cast<int>(shape.size()) == p.rank, "a sealed program's shape");
   int64_t rows = 1, row_len = 1;
-  for (int d = 0; d < p.rank; ++d)
-    (d < p.rank - p.n_inner ? rows : row_len) *= shape[static_cast<size_t>(d)];
+  for (int d = 0; d < p.rank; ++d) (d < p.rank - p.n_inner ? rows : row_len) *= shape[d];
   const Schedule& s = *p.resident;
   if (rows == 0) return 0;
   return s.uniform_flops + rows * (s.row_flops + row_len * s.full_flops);

@@ -69,8 +69,7 @@ class Scheduler {
     for (size_t v = 0; v < code_.size(); ++v) {
       if (!live_[v]) continue;
       for_src(v, [&](uint16_t s) { ++n_uses_[s]; });
-      const bool is_column =
-          is_store(v) && p_.outputs[static_cast<size_t>(at(v).imm)].extent == Extent::kColumn;
+      const bool is_column = is_store(v) && p_.outputs[at(v).imm].extent == Extent::kColumn;
       const int64_t f = is_column ? 1 : flops_of(at(v).op);
       (in_body(v)                   ? schedule_.full_flops
        : extent_[v] == Extent::kRow ? schedule_.row_flops
@@ -391,17 +390,17 @@ class Scheduler {
   void find_last_uses() {
     schedule_.last_use.assign(p_.inputs.size(), -1);
     if (last_body_ < 0) return;
-    const auto& body = schedule_.phases[static_cast<size_t>(last_body_)].body;
+    const auto& body = schedule_.phases[last_body_].body;
     std::vector<int> input_of(schedule_.slots.size(), -1);
     for (size_t k = 0; k < body.size(); ++k) {
       const MicroOp& m = body[k];
       const int here = static_cast<int>(k);
       for (uint16_t s : m.src) {
         if (s == kNoValue || input_of[s] < 0) continue;
-        schedule_.last_use[static_cast<size_t>(input_of[s])] = here;
+        schedule_.last_use[input_of[s]] = here;
       }
       if (m.dst != kNoValue) input_of[m.dst] = m.op == Op::kLoad ? static_cast<int>(m.imm) : -1;
-      if (m.op == Op::kLoad) schedule_.last_use[static_cast<size_t>(m.imm)] = here;
+      if (m.op == Op::kLoad) schedule_.last_use[m.imm] = here;
     }
   }
 

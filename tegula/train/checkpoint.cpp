@@ -95,11 +95,11 @@ Json state_of(const ModelFiles& files) {
 
 // How sums are made stays as it was, unless it was said otherwise, which is refused later.
 Status take_mode(const Json& state, TrainConfig& config, std::string_view whose) {
-  const Json* mode = state.find("mode");
-  if (!mode || !mode->as<std::string>()) return {};
-  if (!config.was_said("mode")) config.mode = *mode->as<std::string>();
+  const auto* mode = state.find_as<std::string>("mode");
+  if (!mode) return {};
+  if (!config.was_said("mode")) config.mode = *mode;
   const Json* sums = state.find("exact_sums");
-  if (*mode->as<std::string>() != "exact" || (sums && *sums == Json(kExactSums))) return {};
+  if (*mode != "exact" || (sums && *sums == Json(kExactSums))) return {};
   return unsupported(
       cat("--resume: ", whose,
           " was trained by a version whose mode exact summed in another order, and "
@@ -185,8 +185,7 @@ Status take_model_of(const ModelFiles& files, TrainConfig& config,
       return refuse(o.flag, had, wanted);
   }
   if (config.resume) {
-    const Json* rows = state.find("seqlen");
-    const int64_t* had = rows ? rows->as<int64_t>() : nullptr;
+    const auto* had = state.find_as<int64_t>("seqlen");
     const int64_t seqlen = had ? *had : saved.max_seqlen;
     if (config.seqlen > 0 && config.seqlen != seqlen)
       return refuse("seqlen", seqlen, config.seqlen);
@@ -198,8 +197,8 @@ Status take_model_of(const ModelFiles& files, TrainConfig& config,
   saved.dropout = config.model.dropout;
   config.model = saved;
   if (config.resume) TEGULA_TRY(take_mode(state, config, whose));
-  const Json* name = state.find("tokenizer");
-  const std::string tokenizer = name && name->as<std::string>() ? *name->as<std::string>() : "";
+  const auto* name = state.find_as<std::string>("tokenizer");
+  const std::string tokenizer = name ? *name : "";
   if (config.tokenizer != tokenizer && !tokenizer.empty() &&
       (was_said("tokenizer") || config.tokenizer != TrainConfig().tokenizer))
     notes.push_back(cat("--tokenizer ", config.tokenizer, " is not used: ", whose,
@@ -329,9 +328,9 @@ Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles&
                                     const std::set<std::string, std::less<>>& elsewhere) {
   const std::string path = join_path(files.path(), kTrainerStateFile);
   const Json saved = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
-  const Json* step = saved.find("step");
-  if (!step || !step->as<int64_t>()) return invalid_argument(path + ": has no step");
-  const Json wanted = run_json(config, hashes, *step->as<int64_t>());
+  const auto* step = saved.find_as<int64_t>("step");
+  if (!step) return invalid_argument(path + ": has no step");
+  const Json wanted = run_json(config, hashes, *step);
   for (const auto& [key, value] : *wanted.as<Json::Object>()) {
     const Json* had = saved.find(key);
     const MayChange* change = may_change(key);
@@ -361,7 +360,7 @@ Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles&
       if (!is_weight.contains(name) && !is_sum_of_gradients(name) && !file.find(name))
         return invalid_argument(cat(file.path(), ": tensor ", name, " of the run is missing"));
   }
-  return *step->as<int64_t>();
+  return *step;
 }
 
 }  // namespace tegula

@@ -2,15 +2,13 @@
 
 #include <cmath>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/base/str.h"
 #include "tegula/base/text.h"
 
 namespace tegula {
 
-bool TrainConfig::was_said(std::string_view flag) const {
-  return std::find(said.begin(), said.end(), flag) != said.end();
-}
+bool TrainConfig::was_said(std::string_view flag) const { return contains(said, flag); }
 
 std::string stages_at_text(const TrainConfig& c) { return joined(c.stages_at, ","); }
 

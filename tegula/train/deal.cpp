@@ -1,7 +1,7 @@
 #include "tegula/train/deal.h"
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/position_runs.h"
+#include "tegula/base/range.h"
 
 namespace tegula {
 
@@ -20,8 +20,7 @@ std::string why_not_dealt(const TrainConfig& c) {
   if (const auto model = find_model(c.model.type); model.ok()) {
     if ((*model)->sees_ahead) return "each token sees all, so that all ranks have as much to do";
     if ((*model)->has_state) return cat(c.model.type, " carries a state from token to token");
-    if (std::any_of((*model)->fields.begin(), (*model)->fields.end(),
-                    [](const Field& f) { return f.setting == &setting::kExperts; }))
+    if (any_of((*model)->fields, [](const Field& f) { return f.setting == &setting::kExperts; }))
       return "experts have room for tokens by their place";
   }
   if (c.ring == "zigzag" && s % (2 * n) != 0)

@@ -1,7 +1,5 @@
 #include "tegula/train/pipeline.h"
 
-#include <set>
-
 #include "tegula/base/algorithm.h"
 #include "tegula/base/saturating.h"
 #include "tegula/plan/rank_program.h"

@@ -102,9 +102,7 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     SplitOptions o;
     o.n_micro_batches = static_cast<int>(config.accumulate);
     const Program p = TEGULA_TRY(split(module, f.train_step, o));
-    const auto part = [&](PartKind k) {
-      return p.parts[static_cast<size_t>(p.find(k, 0))].function;
-    };
+    const auto part = [&](PartKind k) { return p.parts[p.find(k, 0)].function; };
     f.micro_step = part(PartKind::kWhole), f.update = part(PartKind::kUpdate);
     if (micro_groups(config).groups > 1)
       f.join = TEGULA_TRY(join_sums(module, f.micro_step, "join"));
@@ -119,7 +117,7 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
 int64_t batch_shares(const TrainConfig& config) {
   const int dp = config.mesh.find("dp");
   if (dp < 0 || config.mode != "exact" || config.accumulate == 1 || config.zero >= 2) return 1;
-  const int64_t n = config.mesh.axes[static_cast<size_t>(dp)].size;
+  const int64_t n = config.mesh.axes[dp].size;
   return MicroGroups::of(config.accumulate).groups % n == 0 ? n : 1;
 }
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/base/str.h"
 #include "tegula/base/text.h"
 #include "tegula/io/html.h"
@@ -103,7 +103,7 @@ class Labels {
       const int lines = (i + 1) / 2;  // 0, 1 down, 1 up, 2 down, …
       box.top = y - 6 + (i % 2 ? 6 : -6) * lines, box.bottom = box.top + 13;
       if (box.top < top_ || box.bottom > bottom_) continue;
-      if (std::none_of(used_.begin(), used_.end(), [&](const Box& b) {
+      if (!any_of(used_, [&](const Box& b) {
             return box.left < b.right && b.left < box.right && box.top < b.bottom &&
                    b.top < box.bottom;
           }))
@@ -141,7 +141,7 @@ std::string draw_bands(const std::vector<Band>& bands, const Axis& x, double wid
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return size(a) > size(b); });
   for (const Band& b : bands)
-    if (std::find(names.begin(), names.end(), b.name) == names.end()) names.push_back(b.name);
+    if (!contains(names, b.name)) names.push_back(b.name);
   for (size_t i : order) {
     const Band& b = bands[i];
     const double left = kLeft + position(x, b.low) * width,
@@ -153,7 +153,7 @@ std::string draw_bands(const std::vector<Band>& bands, const Axis& x, double wid
                escape_html(b.name), "</title></rect>");
     const double middle = (left + right) / 2,
                  half = kLetter * static_cast<double>(b.name.size()) / 2 + 4;
-    if (2 * half > right - left || std::any_of(used.begin(), used.end(), [&](const auto& u) {
+    if (2 * half > right - left || any_of(used, [&](const auto& u) {
           return middle - half < u.second && u.first < middle + half;
         }))
       continue;

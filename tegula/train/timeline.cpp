@@ -1,7 +1,6 @@
 #include "tegula/train/timeline.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 
 #include "tegula/base/algorithm.h"
@@ -128,7 +127,7 @@ std::vector<TimelineEvent> placed_events(const Plan& plan, std::span<const int64
     e.begin_ms = s.begin_ms, e.end_ms = s.end_ms, e.own_ms = own[k];
     if (s.kind != DeviceSpan::kKernel) e.queue = Queue::kCopies, e.kernel = cat(s.bytes, " bytes");
     if (!steps.empty() && steps[k] >= 0) {
-      const Step& step = plan.steps[static_cast<size_t>(steps[k])];
+      const Step& step = plan.steps[steps[k]];
       e.op = step.op->name, e.scope = step.scope, e.phase = step.phase;
       if (s.kind == DeviceSpan::kKernel) e.queue = queue_of(step, true);
     }
@@ -259,10 +258,10 @@ std::string bars_of_rank(int64_t rank, const ProgramSession& session) {
       b.what = what_runs(p.plan_of(s), static_cast<size_t>(ran.collective)) + " in ";
     b.what += kDoes[static_cast<size_t>(s.kind)];
     if (s.kind > ProgramStep::Kind::kJoin) {
-      const Message& m = p.messages[static_cast<size_t>(s.message)];
+      const Message& m = p.messages[s.message];
       b.what += cat(text_of(p.program, m), ", pp ", m.from, " to ", m.to);
     } else {
-      const Part& part = p.program.parts[static_cast<size_t>(s.run.part)];
+      const Part& part = p.program.parts[s.run.part];
       const bool is_run = s.kind == ProgramStep::Kind::kRun;
       b.is_exchange = ran.collective >= 0, b.color = color_of(part.kind);
       b.part = is_run ? s.run.part : -1;
@@ -333,7 +332,7 @@ Result<std::string> ranks_html(std::span<const std::string> texts, int64_t n_ran
     (b.is_exchange ? exchanges : computes)[rank] += ms;
     if (b.is_exchange && b.part >= 0) computes[rank] -= ms;
     const size_t row = 2 * rank + (b.is_exchange ? 1 : 0);
-    svg += rect(b.begin_ms, b.end_ms, scale, row, kColors[static_cast<size_t>(b.color)],
+    svg += rect(b.begin_ms, b.end_ms, scale, row, kColors[b.color],
                 cat(b.what, ": ", printed("%.4f", ms), " ms from ", printed("%.4f", b.begin_ms)));
     if (b.micro_batch >= 0 && !b.is_exchange && ms * scale > 24)
       svg += text(kLeft + (b.begin_ms + ms / 2) * scale, row,

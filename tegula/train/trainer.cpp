@@ -1,10 +1,11 @@
 #include "tegula/train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
+#include "tegula/base/median.h"
 #include "tegula/base/round.h"
 #include "tegula/base/saturating.h"
 #include "tegula/base/text.h"
@@ -19,10 +20,6 @@
 namespace tegula {
 
 namespace {
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point t) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
-}
 // A NaN may have a sign, which says nothing.
 std::string number(double v) { return std::isnan(v) ? "NaN" : cat(v); }
 constexpr int64_t kTrainEvalBatches = 32;
@@ -133,7 +130,7 @@ Result<double> Trainer::run_micro_steps() {
 }
 
 Status Trainer::one_step(StepReport& report) {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   const auto t = static_cast<double>(step_ + 1 - loss_scale_.skipped);  // updates, with this one
   report.step = step_ + 1;
   report.lr = learning_rate(config_, step_);
@@ -141,7 +138,7 @@ Status Trainer::one_step(StepReport& report) {
   c1_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta1, t)));
   c2_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta2, t)));
   TEGULA_TRY(is_staged() ? one_step_in_stages(report) : one_step_of_all(report));
-  report.step_ms = ms_since(start);
+  report.step_ms = watch.ms();
   report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
                         static_cast<double>(config_.row_length()) / report.step_ms * 1e3;
   if (config_.dtype == "f16") TEGULA_TRY(follow_loss_scale(report));
@@ -553,9 +550,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   sum.steps = step_;
   if (!times.empty()) {
     sum.train_loss = report.loss;
-    std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2),
-                     times.end());
-    sum.step_ms = times[times.size() / 2];
+    sum.step_ms = median(times);
     sum.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
                        static_cast<double>(config_.row_length()) / sum.step_ms * 1e3;
   }

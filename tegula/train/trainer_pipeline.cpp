@@ -64,7 +64,7 @@ Status Trainer::agree_on_stages() {
   return group_.run([&](int64_t rank) {
     uint64_t h = 0;
     for (const CompiledStages* stages : {&*stages_, &*eval_stages_}) {
-      const PlannedProgram& p = *stages->ranks[static_cast<size_t>(rank)];
+      const PlannedProgram& p = *stages->ranks[rank];
       const std::vector<uint8_t> runs = p.parts_that_run();
       for (size_t i = 0; i < runs.size(); ++i)
         if (runs[i]) h = mix(h, collectives_hash(*p.plans[i]));
@@ -126,7 +126,7 @@ void Trainer::give_stages(int64_t rank, int64_t i) {
     for (size_t b = 0; b < share.boxes.size(); ++b)
       copy_elements(part_of(from, share.boxes[b]), part_of(there, share.places[b]));
   }
-  if (i >= 0) run.seeds[static_cast<size_t>(i)] = run.seed;
+  if (i >= 0) run.seeds[i] = run.seed;
 }
 
 Status Trainer::run_stages(bool is_step) {
@@ -153,8 +153,7 @@ Result<std::vector<float>> Trainer::told_by_stages(bool is_step) {
     const ProgramSession& p = *(is_step ? run.step_program : run.eval_program);
     for (int m = 0; m < (is_step ? static_cast<int>(run.seeds.size()) : 1); ++m)
       if (p.has_result("loss", m))
-        told[static_cast<size_t>(is_step ? micro_batch(rank, m) : 0)] = {
-            1, p.result("loss", m).as<float>()[0]};
+        told[is_step ? micro_batch(rank, m) : 0] = {1, p.result("loss", m).as<float>()[0]};
     if (p.has_result("grad_norm")) told[n] = {1, p.result("grad_norm").as<float>()[0]};
   }
   const std::string own(reinterpret_cast<const char*>(told.data()), told.size() * sizeof(Told));
@@ -190,7 +189,7 @@ Status Trainer::one_step_in_stages(StepReport& report) {
   TEGULA_TRY(run_stages(true));
   const std::vector<float> told = TEGULA_TRY(told_by_stages(true));
   report.loss = 0;
-  for (int64_t m = 0; m < config_.accumulate; ++m) report.loss += told[static_cast<size_t>(m)];
+  for (int64_t m = 0; m < config_.accumulate; ++m) report.loss += told[m];
   report.loss /= static_cast<double>(config_.accumulate);
   report.grad_norm = told.back();
   return {};

@@ -1,7 +1,7 @@
 // A trainer's work before its first step: files, data, plans, memory, weights.
-#include <chrono>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/clock.h"
 #include "tegula/base/saturating.h"
 #include "tegula/io/run_directory.h"
 #include "tegula/models/checkpoint.h"
@@ -17,7 +17,6 @@
 namespace tegula {
 
 namespace {
-using Clock = std::chrono::steady_clock;
 
 std::vector<std::string> names_of(const std::vector<TextFile>& files) {
   std::vector<std::string> names;
@@ -133,7 +132,7 @@ Status Trainer::load_batches() {
 }
 
 Status Trainer::compile_plans() {
-  const auto start = Clock::now();
+  const Stopwatch watch;
   Device* device = nullptr;
   if (config_.device == "cuda") {
     if (!is_alone())
@@ -167,7 +166,7 @@ Status Trainer::compile_plans() {
   order_ = dealt_order(config_);
   if (has_pipeline(config_)) {
     TEGULA_TRY(compile_stages(target));
-    compile_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    compile_ms_ = watch.ms();
     cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
     return {};
   }
@@ -179,7 +178,7 @@ Status Trainer::compile_plans() {
   for (const StepPart& part : parts_of_step(config_, functions_)) {
     TEGULA_TRY(add(part.function));
     if (plans_.size() > 1) continue;
-    compile_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    compile_ms_ = watch.ms();
     TEGULA_TRY(add(functions_.eval_loss));
   }
   TEGULA_TRY(count_costs(target));
@@ -203,12 +202,11 @@ Status Trainer::count_costs(const Target& target) {
   const RankRange own{group_.first_rank(), group_.n_own()};
   int64_t flops = 0;
   for (int64_t r = own.first; r < own.first + own.n; ++r) {
-    StepCost& cost = rank_costs_[static_cast<size_t>(r)];
+    StepCost& cost = rank_costs_[r];
     cost = TEGULA_TRY(step_cost(config_, plans_of_step(r)));
     flops = saturating_add(flops, cost.flops);
   }
-  recomputed[static_cast<size_t>(own.first)] =
-      TEGULA_TRY(tegula::recomputed_flops(config_, target, flops, own));
+  recomputed[own.first] = TEGULA_TRY(tegula::recomputed_flops(config_, target, flops, own));
   TEGULA_TRY(exchange(group_, rank_costs_));
   TEGULA_TRY(exchange(group_, recomputed));
   cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
@@ -262,8 +260,7 @@ Status Trainer::init_or_resume() {
   for (int64_t r = group_.first_rank(); r < group_.first_rank() + group_.n_own(); ++r)
     for (size_t i = 0; i < plans_.size(); ++i)
       for (int64_t slot = 0; slot < n_sessions(i); ++slot)
-        TEGULA_TRY(bind_shares(*run_of(r).sessions[i][static_cast<size_t>(slot)], run_of(r).store,
-                               plans_[i], r, slot));
+        TEGULA_TRY(bind_shares(*run_of(r).sessions[i][slot], run_of(r).store, plans_[i], r, slot));
   const auto stores = stores_of(ranks_);
   if (config_.resume) {
     step_ =
