@@ -217,11 +217,11 @@ Status run(const Options& o, std::string_view kind) {
   if (const int loss = session.plan().find_result("loss"); loss >= 0)
     j.set("loss", static_cast<double>(*session.result(loss).as<float>()));
   if (o.by_op) j.set("ops", TEGULA_TRY(times_by_op(r.measurement)));
-  std::printf("%s\n", j.dump().c_str());
+  print_line(j);
   return {};
 }
 
-void print_line(const std::string& name, const BenchTimes& t) {
+void print_times(const std::string& name, const BenchTimes& t) {
   std::printf("%-20s %9.4g ms %8.4g GB/s", name.c_str(), t.measured.ms_median, t.gbytes_per_s());
   if (t.measured.read_bytes_per_s > 0)
     std::printf(", %5.1f %% of plain reads", 100 * t.share_of_reads());
@@ -244,7 +244,7 @@ Status run_ops(const Options& o) {
   for (const Work& w : works) {
     const BenchTimes times = TEGULA_TRY(time_work(w, o, compile_with, rank)).times;
     sum.add(times);
-    if (!o.json) print_line(w.op, times);
+    if (!o.json) print_times(w.op, times);
     Json row = times.json();
     row.set("op", w.op);
     rows.push_back(std::move(row));
@@ -252,7 +252,7 @@ Status run_ops(const Options& o) {
   if (!o.json) return {};
   Json j = json_of(sum, rank.pool);
   j.set("ops", std::move(rows));
-  std::printf("%s\n", j.dump().c_str());
+  print_line(j);
   return {};
 }
 

@@ -1,12 +1,14 @@
 // The options of `tegula bench`'s measuring, whatever the device.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "cli/train_flags.h"
 #include "tegula/base/memory.h"
+#include "tegula/comm/segment.h"
 #include "tegula/io/json.h"
 #include "tegula/models/model.h"
 #include "tegula/plan/plan.h"
@@ -91,6 +93,11 @@ bool set_value(const BenchWork& work, std::string_view param, const TensorRef& v
 // is compiled; null: a lone op.
 Status bench_on_cuda(const BenchWork& work, const BenchOptions& options,
                      const CompileOptions* model);
+
+// The exit code of a command that runs itself as several processes, a rank of `axis` each: `rank`'s
+// in these, and launch()'s in who starts them.
+int run_processes(const MeshAxis& axis, bool is_tcp,
+                  const std::function<Result<int>(Segment&)>& rank);
 
 // Adds `tegula bench comm`.
 void add_bench_comm(const Command& bench, int& exit_code);

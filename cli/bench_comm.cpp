@@ -1,14 +1,15 @@
 // `tegula bench comm`: collectives between processes, timed by algorithm, what a line through the
 // times says, and which is chosen; plans read the table that it keeps.
-#include <chrono>
 #include <cmath>
 #include <optional>
 
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/process.h"
-#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/clock.h"
+#include "tegula/base/median.h"
+#include "tegula/base/range.h"
 #include "tegula/comm/launch.h"
 #include "tegula/io/file.h"
 #include "tegula/kernels/cpu/common/algorithm.h"
@@ -104,14 +105,12 @@ void fit(Series& s) {
     r.fitted_seconds = s.line.at(static_cast<double>(r.bytes));
     if (i % 2 == 1) errors.push_back(std::abs(r.fitted_seconds / r.seconds - 1));
   }
-  const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
-  std::nth_element(errors.begin(), middle, errors.end());
-  s.error = errors.empty() ? NAN : *middle;
+  s.error = errors.empty() ? NAN : median(errors);
 }
 
 // Is it the least of its op at that size: measured, or by the lines?
 bool is_least(const std::vector<Series>& all, const Series& s, size_t i, double CommRow::*seconds) {
-  return std::none_of(all.begin(), all.end(), [&](const Series& other) {
+  return !any_of(all, [&](const Series& other) {
     return other.op == s.op && i < other.rows.size() && &other != &s &&
            other.rows[i].*seconds < s.rows[i].*seconds;
   });
@@ -141,7 +140,6 @@ Result<std::vector<int64_t>> sizes_of(const Options& o) {
 // The median of a call's seconds, on this rank. All do the same number of calls.
 Result<double> time_one(const Op& op, const AlgorithmDef& how, int64_t bytes, const Options& o,
                         RankGroup& group, Rank& rank, int64_t& whole_bytes) {
-  using Clock = std::chrono::steady_clock;
   const int64_t n = group.mesh().n_ranks();
   const int64_t columns = std::max<int64_t>(1, bytes / 4 / n / n) * n;
   whole_bytes = 4 * n * columns;
@@ -165,16 +163,14 @@ Result<double> time_one(const Op& op, const AlgorithmDef& how, int64_t bytes, co
   const int64_t in_a_row = group.brings() ? 1 : std::clamp<int64_t>((1 << 20) / whole_bytes, 1, 64);
   for (int64_t i = -2; i < o.repeats; ++i) {
     TEGULA_TRY(group.segment().exchange(""));
-    const auto start = Clock::now();
+    const Stopwatch watch;
     TEGULA_TRY(group.run([&](int64_t) -> Status {
       for (int64_t k = 0; k < in_a_row; ++k) TEGULA_TRY(session->run());
       return {};
     }));
-    const std::chrono::duration<double> took = Clock::now() - start;
-    if (i >= 0) seconds.push_back(took.count() / static_cast<double>(in_a_row));
+    if (i >= 0) seconds.push_back(watch.seconds() / static_cast<double>(in_a_row));
   }
-  std::nth_element(seconds.begin(), seconds.begin() + o.repeats / 2, seconds.end());
-  return seconds[static_cast<size_t>(o.repeats / 2)];
+  return median(std::move(seconds));
 }
 
 // Where the lines of an op's algorithms cross, from the smallest size on.
@@ -235,13 +231,12 @@ void print(const std::vector<Series>& all, const Options& o) {
   }
   if (!o.json)
     for (const Op& op : kOps)
-      if (std::any_of(all.begin(), all.end(), [&](const Series& s) { return s.op == &op; }))
-        print_choice(all, op);
+      if (any_of(all, [&](const Series& s) { return s.op == &op; })) print_choice(all, op);
   if (!o.json) return;
   // The link is a rank's exchange with one other.
   Json out = Json::object({{"rows", std::move(rows)}, {"fits", std::move(fits)}});
   if (!link.is_null()) out.set("link", std::move(link));
-  std::printf("%s\n", out.dump().c_str());
+  print_line(out);
 }
 
 // Rows that were measured of all sizes become this machine's, beside what it has of others.
@@ -296,28 +291,33 @@ Result<int> run_rank(const Options& o, Segment& segment) {
 }
 
 int run(const Options& o) {
-  auto here = launched();
-  if (!here.ok()) return report(here.error());
-  const Mesh mesh{{{"ranks", o.processes}}};
   const auto link = link_speed_of_environment();
   if (!link.ok()) return report(link.error(), kUsage);
   if (const auto sizes = sizes_of(o); !sizes.ok()) return report(sizes.error(), kUsage);
+  return run_processes({"ranks", o.processes}, o.transport == "tcp", [&](Segment& segment) {
+    segment.slow(*link);
+    return run_rank(o, segment);
+  });
+}
+
+}  // namespace
+
+int run_processes(const MeshAxis& axis, bool is_tcp,
+                  const std::function<Result<int>(Segment&)>& rank) {
+  const auto here = launched();
+  if (!here.ok()) return report(here.error());
   if (!here->segment) {
     Launch l;
-    l.size = {o.processes, o.processes, RankGroup::flow_bytes(mesh), machine_memory(),
-              o.transport == "tcp"};
+    l.size = {axis.size, axis.size, RankGroup::flow_bytes(Mesh{{axis}}), machine_memory(), is_tcp};
     const auto code = launch(l);
     return code.ok() ? *code : report(code.error());
   }
   if (here->segment->failure()) return kEnvironment;
-  here->segment->slow(*link);
-  const auto code = run_rank(o, *here->segment);
+  const auto code = rank(*here->segment);
   if (code.ok()) return *code;
   here->segment->fail(-1, code.error());
   return kEnvironment;
 }
-
-}  // namespace
 
 void add_bench_comm(const Command& bench, int& exit_code) {
   static Options o;

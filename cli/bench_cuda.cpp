@@ -4,10 +4,10 @@
 
 #include "cli/bench.h"
 #include "cli/by_op.h"
+#include "cli/command.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/device.h"
-#include "tegula/kernels/registry.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measure.h"
 
@@ -135,7 +135,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
     else
       j.set("kernels_ms", busy_ms(t.trace.spans)), j.set("traced_ms", length_ms(t.trace.spans));
   }
-  std::printf("%s\n", j.dump().c_str());
+  print_line(j);
   return {};
 }
 

@@ -81,7 +81,7 @@ Status run(const Options& o) {
     Json j = json_of(after.rewritten);
     j.set("ms_without", ms[0][mid]), j.set("ms", ms[1][mid]), j.set("times_faster", ratios[mid]);
     j.set("threads", rank.pool.n_threads()), j.set("device", target.name);
-    std::printf("%s\n", j.dump().c_str());
+    print_line(j);
     return {};
   }
   std::printf("%s of %s, %s, %d threads, %zu steps: %.4g ms\n", module[f].name.c_str(),

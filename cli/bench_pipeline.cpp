@@ -3,14 +3,13 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include <chrono>
 #include <cstdio>
 
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
-#include "tegula/comm/launch.h"
+#include "tegula/base/clock.h"
 #include "tegula/plan/rank_program.h"
 #include "tegula/plan/simulate.h"
 #include "tegula/plan/stage_chain.h"
@@ -80,21 +79,18 @@ void print(const Options& o, const Work& w, double step_ms, double longest_ms, d
         100 * w.simulated.bubble, longest_ms);
     return;
   }
-  std::printf("%s\n", Json::object({{"schedule", o.schedule},
-                                    {"processes", o.processes},
-                                    {"micro_batches", o.accumulate},
-                                    {"steps", o.steps},
-                                    {"step_ms", step_ms},
-                                    {"longest_step_ms", longest_ms},
-                                    {"simulated_ms", simulated_ms},
-                                    {"bubble", w.simulated.bubble},
-                                    {"first_rank_waited_ms", waited_ms}})
-                          .dump()
-                          .c_str());
+  print_line(Json::object({{"schedule", o.schedule},
+                           {"processes", o.processes},
+                           {"micro_batches", o.accumulate},
+                           {"steps", o.steps},
+                           {"step_ms", step_ms},
+                           {"longest_step_ms", longest_ms},
+                           {"simulated_ms", simulated_ms},
+                           {"bubble", w.simulated.bubble},
+                           {"first_rank_waited_ms", waited_ms}}));
 }
 
 Result<int> run_rank(const Options& o, Segment& segment) {
-  using Clock = std::chrono::steady_clock;
   ::prctl(PR_SET_TIMERSLACK, 1);
   const Work w = TEGULA_TRY(work_of(o));
   RankGroup group(Mesh{{{std::string(kPipelineAxis), o.processes}}}, segment);
@@ -117,12 +113,12 @@ Result<int> run_rank(const Options& o, Segment& segment) {
   double all_ms = 0, longest_ms = 0, waited_ms = 0;
   for (int64_t step = -1; step < o.steps; ++step) {
     TEGULA_TRY(segment.exchange(""));
-    const auto start = Clock::now();
+    const Stopwatch watch;
     TEGULA_TRY(group.run([&](int64_t) { return session->run(); }));
     TEGULA_TRY(segment.exchange(""));
-    const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+    const double took_ms = watch.ms();
     if (step < 0) continue;  // memory is touched for the first time
-    all_ms += took.count(), longest_ms = std::max(longest_ms, took.count());
+    all_ms += took_ms, longest_ms = std::max(longest_ms, took_ms);
     waited_ms += 1e3 * session->waited_s();
   }
   const auto n = static_cast<double>(o.steps);
@@ -131,20 +127,9 @@ Result<int> run_rank(const Options& o, Segment& segment) {
 }
 
 int run(const Options& o) {
-  auto here = launched();
-  if (!here.ok()) return report(here.error());
   if (const auto work = work_of(o); !work.ok()) return report(work.error(), kUsage);
-  if (!here->segment) {
-    Launch l;
-    const Mesh mesh{{{std::string(kPipelineAxis), o.processes}}};
-    l.size = {o.processes, o.processes, RankGroup::flow_bytes(mesh), machine_memory()};
-    const auto code = launch(l);
-    return code.ok() ? *code : report(code.error());
-  }
-  const auto code = run_rank(o, *here->segment);
-  if (code.ok()) return *code;
-  here->segment->fail(-1, code.error());
-  return kEnvironment;
+  return run_processes({std::string(kPipelineAxis), o.processes}, false,
+                       [&](Segment& segment) { return run_rank(o, segment); });
 }
 
 }  // namespace

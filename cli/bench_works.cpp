@@ -193,8 +193,7 @@ Result<Work> train_work(const Options& o, CompileOptions& compile) {
   TrainConfig c = TEGULA_TRY(o.train.resolve());
   c.rule_set = TEGULA_TRY(read_rules(c.rules));
   c.model.vocab_size = o.vocab_size;
-  auto st = c.model.resolve();
-  if (!st.ok()) return std::move(st).error();
+  TEGULA_TRY(c.model.resolve());
   auto f = TEGULA_TRY(build_step_functions(c));
   compile = compile_options(c, Target(compile.plan.target));
   Work w;

@@ -65,9 +65,7 @@ Json times_by_op(const Plan& plan, const std::vector<StepStats>& stats) {
   }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  Json::Array all;
-  for (auto& [seconds, row] : rows) all.push_back(std::move(row));
-  return Json(std::move(all));
+  return json_list(rows, [](const auto& row) { return row.second; });
 }
 
 void print_by_op(const Json& ops) {

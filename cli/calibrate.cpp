@@ -1,13 +1,13 @@
-#include "cli/calibrate.h"
-
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <thread>
 
 #include "cli/bench.h"
+#include "cli/plan.h"
 #include "cli/process.h"
 #include "tegula/base/algorithm.h"
+#include "tegula/base/median.h"
 #include "tegula/io/file.h"
 #include "tegula/runtime/probe.h"
 #include "tegula/train/step.h"
@@ -72,10 +72,7 @@ Result<std::vector<double>> step_seconds(Measurement& m, double clock_s) {
       runs[s++].push_back(stats.seconds);
     }
   std::vector<double> medians;
-  for (std::vector<double>& r : runs) {
-    std::nth_element(r.begin(), r.begin() + kStepRuns / 2, r.end());
-    medians.push_back(r[kStepRuns / 2] - clock_s);
-  }
+  for (const std::vector<double>& r : runs) medians.push_back(median(r) - clock_s);
   return medians;
 }
 

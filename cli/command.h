@@ -5,6 +5,9 @@
 #include "tegula/base/memory.h"
 #include "tegula/base/result.h"
 
+namespace tegula {
+class Json;
+}
 namespace tegula::superopt {
 class RuleSet;
 }
@@ -62,5 +65,8 @@ int report(const Error& error, Exit fault = kInput);
 inline int report(const Status& done, Exit fault = kInput) {
   return done.ok() ? kDone : report(done.error(), fault);
 }
+
+// Prints it as one line of standard output.
+void print_line(const Json& json);
 
 }  // namespace tegula::cli

@@ -24,8 +24,6 @@ constexpr void require(bool holds) {
 #include <toml++/toml.h>
 #pragma pop_macro("NDEBUG")
 
-#include <numeric>
-
 #include "cli/command.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
@@ -35,22 +33,6 @@ constexpr void require(bool holds) {
 namespace tegula::cli {
 
 namespace {
-
-// Levenshtein's distance.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row.back();
-}
 
 std::string suggestion(const Command& cmd, const std::string& name) {
   const std::string near = nearest_flag(cmd, name);
@@ -160,7 +142,7 @@ std::string nearest_flag(const Command& cmd, const std::string& name) {
   for (const Flag& flag : cmd.flags()) {
     if (flag.long_name().empty()) continue;
     const std::string candidate = "--" + flag.long_name();
-    const size_t d = distance(flat, candidate);
+    const size_t d = edit_distance(flat, candidate);
     if (d < least) least = d, best = candidate;
   }
   return best;

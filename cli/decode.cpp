@@ -1,4 +1,3 @@
-#include <cstdio>
 
 #include "cli/command.h"
 #include "cli/paths.h"
@@ -51,7 +50,7 @@ Status run(const Options& o) {
     texts.emplace_back(o.bytes ? tokenizer.decode(ids) : shown_text(tokenizer, ids));
   }
   if (o.json)
-    std::printf("%s\n", Json(std::move(texts)).dump().c_str());
+    print_line(Json(std::move(texts)));
   else
     print_text(*texts[0].as<std::string>());
   return {};

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "cli/process.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/container.h"
 #include "tegula/base/text.h"
@@ -33,10 +34,9 @@ std::string in_units(const Json& j, const char* number, double unit, const char*
 
 // All that the CUDA path needs, each thing with what was found, or what is missing.
 Json examine_cuda() {
-  Json::Array facts;
-  for (const DeviceFact& f : examine_device())
-    facts.push_back(Json::object({{"what", f.what}, {"is_well", f.is_well}, {"text", f.text}}));
-  return facts;
+  return json_list(examine_device(), [](const DeviceFact& f) {
+    return Json::object({{"what", f.what}, {"is_well", f.is_well}, {"text", f.text}});
+  });
 }
 
 // TEGULA_ISA may name what this machine lacks: then kernels use another set, and nothing is forced.
@@ -116,12 +116,8 @@ void add_doctor(const Command& app, int& exit_code) {
   cmd.add_flag("--json", json, "One JSON object");
   cmd.callback([&exit_code] {
     const Json j = examine(threads);
-    if (json) {
-      std::printf("%s\n", j.dump().c_str());
-    } else {
-      print(j);
-    }
-    exit_code = 0;
+    json ? print_text(j.dump() + "\n") : print(j);
+    exit_code = kDone;
   });
 }
 

@@ -43,7 +43,7 @@ void print(std::span<const Embedder::Embedding> all) {
     rows.emplace_back(std::move(row)), tokens.emplace_back(e.tokens - e.left_out);
   }
   const Json json = Json::object({{"embeddings", std::move(rows)}, {"tokens", std::move(tokens)}});
-  std::printf("%s\n", json.dump().c_str());
+  print_line(json);
 }
 
 Status run(const Options& o) {

@@ -94,7 +94,7 @@ Status run(Options& o) {
   if (!done.note.empty()) print_note(done.note);
   const double bits = bytes > 0 ? done.nll / std::log(2.0) / static_cast<double>(bytes) : 0;
   if (o.json)
-    std::printf("%s\n", to_json(done, bytes, bits).dump().c_str());
+    print_line(to_json(done, bytes, bits));
   else
     print(done, bytes, bits);
   return {};

@@ -3,8 +3,8 @@
 #include "cli/command.h"
 #include "cli/process.h"
 #include "cli/texts.h"
-#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/range.h"
 #include "tegula/base/text.h"
 #include "tegula/io/text_data.h"
 
@@ -181,7 +181,7 @@ Status run(const Options& o) {
   }
   if (!o.json) return {};
   const Json all = o.samples == 1 ? samples[0] : Json::object({{"samples", std::move(samples)}});
-  std::printf("%s\n", all.dump().c_str());
+  print_line(all);
   return {};
 }
 
@@ -265,10 +265,9 @@ Status run_all(const Options& o) {
   if (lines.empty())
     return invalid_argument(cat("'", o.prompts, "' is empty: give it a prompt a line"));
   const auto g = TEGULA_TRY(open_model(o));
-  const bool has_chat =
-      are_jsonl(o) && std::any_of(lines.begin(), lines.end(), [](const auto& line) {
-        return line.find("\"messages\"") != line.npos;
-      });
+  const bool has_chat = are_jsonl(o) && any_of(lines, [](const auto& line) {
+                          return line.find("\"messages\"") != line.npos;
+                        });
   const auto chat = TEGULA_TRY(open_chat_if(*g, o, o.is_chat || has_chat));
   const GenerateEnd end = end_of(o, chat.get());
   std::vector<Task> tasks = TEGULA_TRY(tasks_of(*g, lines, o, chat.get(), end.overflow));
@@ -280,7 +279,7 @@ Status run_all(const Options& o) {
   BatchStats all;
   TEGULA_TRY(g->generate(requests, stats, all, end));
   if (o.json) {
-    std::printf("%s\n", to_json(streams, tasks, stats, all, *g, o, cache_bytes).dump().c_str());
+    print_line(to_json(streams, tasks, stats, all, *g, o, cache_bytes));
     return {};
   }
   for (size_t i = 0; i < tasks.size(); ++i)

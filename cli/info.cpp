@@ -86,7 +86,7 @@ void add_info(const Command& app, int& exit_code) {
     }
     const ModelDef& model = **find_model(info->config.type);
     if (json)
-      std::printf("%s\n", to_json(*info, model).dump().c_str());
+      print_line(to_json(*info, model));
     else
       print(*info, model);
     exit_code = kDone;

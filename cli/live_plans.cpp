@@ -1,5 +1,4 @@
-#include "cli/live_plans.h"
-
+#include "cli/plan_model.h"
 #include "tegula/planner/model_config.h"
 #include "tegula/train/ranks.h"
 

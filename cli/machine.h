@@ -1,7 +1,6 @@
 // Compares what is asked for with what this machine has.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "cli/flags.h"

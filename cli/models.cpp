@@ -2,7 +2,6 @@
 
 #include "cli/command.h"
 #include "cli/process.h"
-#include "tegula/base/algorithm.h"
 #include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/models/config_keys.h"
@@ -93,7 +92,7 @@ void add_models(const Command& app, int& exit_code) {
     if (json) {
       for (const ModelDef* m : all_models())
         if (asked == nullptr || m == asked) rows.push_back(json_of(*m));
-      std::printf("%s\n", Json(std::move(rows)).dump().c_str());
+      print_line(Json(std::move(rows)));
     } else if (asked != nullptr) {
       print_keys(*asked);
     } else {

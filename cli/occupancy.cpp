@@ -1,13 +1,13 @@
-#include "cli/occupancy.h"
+#include "tegula/kernels/cuda/describe/occupancy.h"
 
 #include <climits>
 #include <cstdio>
 
+#include "cli/plan.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/text.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/cuda/describe/kernel_resources.h"
-#include "tegula/kernels/cuda/describe/occupancy.h"
 
 namespace tegula::cli {
 
@@ -169,13 +169,11 @@ Status print_occupancy(const Target& gpu, const OccupancyFlags& flags, bool as_j
     e.waves = cuda::waves_of(gpu, e.occupancy, flags.grid_blocks);
   }
   if (as_json) {
-    Json::Array rows;
-    for (const Explained& e : all) rows.push_back(json_of(gpu, flags, e));
-    std::printf("%s\n", Json::object({{"target", gpu.name},
-                                      {"multiprocessors", gpu.multiprocessors},
-                                      {"kernels", std::move(rows)}})
-                            .dump()
-                            .c_str());
+    const auto row = [&](const Explained& e) { return json_of(gpu, flags, e); };
+    const Json j = Json::object({{"target", gpu.name},
+                                 {"multiprocessors", gpu.multiprocessors},
+                                 {"kernels", json_list(all, row)}});
+    print_line(j);
   } else if (all.size() == 1) {
     explain(gpu, flags, all[0]);
   } else {

@@ -70,7 +70,7 @@ void add_ops(const Command& app, int& exit_code) {
       Json::Array rows;
       for (const OpDef* op : all_ops())
         rows.push_back(json_of(*op, device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu));
-      std::printf("%s\n", Json(std::move(rows)).dump().c_str());
+      print_line(Json(std::move(rows)));
     } else if (markdown) {
       std::fputs(ops_markdown().c_str(), stdout);
     } else {

@@ -91,7 +91,7 @@ Status run(const Options& o) {
   if (!o.json) return {};
   Json j = all.size() == 1 && !o.generates ? all[0] : Json::object({{"rules", std::move(all)}});
   if (o.generates) j.set("programs", n_programs);
-  std::printf("%s\n", j.dump().c_str());
+  print_line(j);
   return {};
 }
 

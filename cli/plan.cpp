@@ -1,22 +1,14 @@
-#include <chrono>
+#include "cli/plan.h"
+
 #include <cstdio>
 
-#include "cli/calibrate.h"
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/machine.h"
-#include "cli/occupancy.h"
 #include "cli/paths.h"
-#include "cli/plan_conv.h"
-#include "cli/plan_graph.h"
-#include "cli/plan_measure.h"
-#include "cli/plan_pipeline.h"
-#include "cli/plan_print.h"
-#include "cli/plan_ranks.h"
-#include "cli/plan_sharding.h"
-#include "cli/plan_stages.h"
 #include "cli/process.h"
 #include "cli/train_flags.h"
+#include "tegula/base/clock.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/file.h"
 #include "tegula/io/text_data.h"
@@ -50,16 +42,11 @@ struct Options {
   bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
 };
 
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point t) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
-}
-
 Result<Planned> plan_once(const TrainConfig& c, const Target& target) {
   Planned p;
-  const auto start = Clock::now();
+  const Stopwatch watch;
   p.functions = TEGULA_TRY(build_step_functions(c));
-  p.build_ms = ms_since(start);
+  p.build_ms = watch.ms();
   p.parts = parts_of_step(c, p.functions);
   const FuncId f = p.parts[0].function;
   p.nodes = (*p.functions.module)[f].nodes.size();
@@ -67,7 +54,7 @@ Result<Planned> plan_once(const TrainConfig& c, const Target& target) {
   for (size_t i = 1; i < p.parts.size(); ++i)
     p.the_rest.push_back(
         TEGULA_TRY(compile(p.functions.module, p.parts[i].function, compile_options(c, target))));
-  p.total_ms = ms_since(start);
+  p.total_ms = watch.ms();
   p.cost = TEGULA_TRY(step_cost(c, p.plans()));
   return p;
 }

@@ -1,7 +1,6 @@
-#include "cli/plan_conv.h"
-
 #include <cstdio>
 
+#include "cli/plan.h"
 #include "tegula/io/json.h"
 #include "tegula/planner/conv_split.h"
 
@@ -103,11 +102,9 @@ Status plan_conv(const ConvFlags& flags, const std::string& mesh_text, const std
     print(conv, mesh, on, all);
     return {};
   }
-  Json::Array splits;
-  for (const PricedConv& p : all) splits.push_back(json_of(mesh, p));
   Json j = Json::object({{"mesh", to_text(mesh)}, {"on", on}});
-  j.set("splits", std::move(splits));
-  std::printf("%s\n", j.dump().c_str());
+  j.set("splits", json_list(all, [&](const PricedConv& p) { return json_of(mesh, p); }));
+  print_line(j);
   return {};
 }
 

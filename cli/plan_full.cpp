@@ -1,6 +1,4 @@
-#include "cli/plan_full.h"
-
-#include "cli/live_plans.h"
+#include "cli/plan_model.h"
 #include "tegula/planner/print.h"
 #include "tegula/train/ranks.h"
 

@@ -1,7 +1,6 @@
-#include "cli/plan_graph.h"
-
 #include <cstdio>
 
+#include "cli/plan.h"
 #include "tegula/ir/text.h"
 #include "tegula/train/ranks.h"
 

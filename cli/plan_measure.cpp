@@ -1,9 +1,8 @@
-#include "cli/plan_measure.h"
-
-#include <span>
 
 #include "cli/bench.h"
+#include "cli/plan.h"
 #include "tegula/base/algorithm.h"
+#include "tegula/base/median.h"
 #include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/probe.h"
 #include "tegula/train/loss_scale.h"
@@ -130,9 +129,7 @@ Result<MeasuredStep> measure_step(const TrainConfig& config, const Planned& plan
     m.flops = run.math_flops() - before;
     sum += seconds.back();
   }
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  m.step_s = *middle, m.runs = static_cast<int64_t>(seconds.size());
+  m.step_s = median(seconds), m.runs = static_cast<int64_t>(seconds.size());
   m.peak_bytes = run.peak_bytes();
   return m;
 }

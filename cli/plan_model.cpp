@@ -1,15 +1,13 @@
 // tegula plan MODEL: the cluster planner.
-#include <cstdio>
+#include "cli/plan_model.h"
+
 #include <cstring>
 
 #include "cli/command.h"
 #include "cli/config.h"
-#include "cli/live_plans.h"
 #include "cli/machine.h"
 #include "cli/paths.h"
-#include "cli/plan_full.h"
 #include "cli/process.h"
-#include "cli/this_cpu.h"
 #include "tegula/base/amounts.h"
 #include "tegula/base/text.h"
 #include "tegula/plan/gantt.h"
@@ -18,9 +16,6 @@
 #include "tegula/planner/guide.h"
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/report.h"
-#include "tegula/planner/report_baselines.h"
-#include "tegula/planner/report_html.h"
-#include "tegula/planner/report_stages.h"
 #include "tools/microbenchmarks/microbenchmarks.h"
 
 namespace tegula::cli {

@@ -1,9 +1,8 @@
-#include "cli/plan_pipeline.h"
-
 #include <cstdio>
 
+#include "cli/plan.h"
 #include "cli/process.h"
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/simulate.h"
 #include "tegula/train/pipeline.h"
@@ -47,8 +46,7 @@ std::string stages_of_rank(const Planned& p, const PlannedProgram& program) {
   std::vector<int> own;
   for (const PartRun& r : program.order) {
     const Part& part = program.program.parts[static_cast<size_t>(r.part)];
-    if (is_per_micro_batch(part.kind) && std::find(own.begin(), own.end(), part.stage) == own.end())
-      own.push_back(part.stage);
+    if (is_per_micro_batch(part.kind) && !contains(own, part.stage)) own.push_back(part.stage);
   }
   std::sort(own.begin(), own.end());
   std::string text;
@@ -59,8 +57,7 @@ std::string stages_of_rank(const Planned& p, const PlannedProgram& program) {
 }
 
 void print_json(const Planned& p, const TrainConfig& c) {
-  Json::Array ranks, cuts;
-  for (const std::string& cut : p.cuts) cuts.emplace_back(cut);
+  Json::Array ranks, cuts(p.cuts.begin(), p.cuts.end());
   for (size_t r = 0; r < p.costs.size(); ++r) {
     const auto rank = static_cast<int64_t>(r);
     const Simulated::OfRank& of = p.simulated.ranks[static_cast<size_t>(p.stages.at(rank))];
@@ -73,17 +70,15 @@ void print_json(const Planned& p, const TrainConfig& c) {
                                   {"busy_s", of.busy_s},
                                   {"waits_s", of.waits_s}}));
   }
-  std::printf("%s\n", Json::object({{"params", parameter_count(p.functions.weights)},
-                                    {"mesh", to_text(c.mesh)},
-                                    {"mode", c.mode},
-                                    {"schedule", c.schedule},
-                                    {"micro_batches", p.stages.ranks[0]->program.n_micro_batches},
-                                    {"cuts", std::move(cuts)},
-                                    {"ranks", std::move(ranks)},
-                                    {"seconds", p.simulated.step_s},
-                                    {"bubble", p.simulated.bubble}})
-                          .dump()
-                          .c_str());
+  print_line(Json::object({{"params", parameter_count(p.functions.weights)},
+                           {"mesh", to_text(c.mesh)},
+                           {"mode", c.mode},
+                           {"schedule", c.schedule},
+                           {"micro_batches", p.stages.ranks[0]->program.n_micro_batches},
+                           {"cuts", std::move(cuts)},
+                           {"ranks", std::move(ranks)},
+                           {"seconds", p.simulated.step_s},
+                           {"bubble", p.simulated.bubble}}));
 }
 
 void print_text(const Planned& p, const TrainConfig& c) {

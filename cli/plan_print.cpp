@@ -1,10 +1,9 @@
-#include "cli/plan_print.h"
-
 #include <cmath>
 #include <cstdio>
 #include <map>
 
 #include "cli/bench.h"
+#include "cli/plan.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/base/text.h"
 #include "tegula/io/json.h"
@@ -24,15 +23,9 @@ FlopsTable flops_table(const Planned& p) {
   return table;
 }
 
-Json json_of(const FlopsRow& r) {
+Json flops_json(const FlopsRow& r) {
   return Json::object(
       {{"name", r.name}, {"forward", r.forward}, {"backward", r.backward}, {"update", r.update}});
-}
-
-Json json_of(const std::vector<FlopsRow>& rows) {
-  Json::Array list;
-  for (const FlopsRow& r : rows) list.push_back(json_of(r));
-  return list;
 }
 
 // A step's price on the target: its plans', as often as they run.
@@ -71,15 +64,12 @@ std::string duration(double seconds) {
   return "";
 }
 
-Json json_of(const std::vector<Recomputed>& choices) {
-  Json::Array all;
-  for (const Recomputed& r : choices)
-    all.push_back(Json::object({{"scope", r.scope},
-                                {"op", std::string(r.op)},
-                                {"bytes", r.bytes},
-                                {"saved_s", r.saved_s},
-                                {"paid_s", r.paid_s}}));
-  return Json(std::move(all));
+Json recomputed_json(const Recomputed& r) {
+  return Json::object({{"scope", r.scope},
+                       {"op", std::string(r.op)},
+                       {"bytes", r.bytes},
+                       {"saved_s", r.saved_s},
+                       {"paid_s", r.paid_s}});
 }
 
 // "405.85 B (405,853,388,800)"
@@ -164,15 +154,15 @@ void print_json(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
                          {"flops_forward", flops.total.forward},
                          {"flops_backward", flops.total.backward},
                          {"flops_update", flops.total.update},
-                         {"flops_by_layer", json_of(flops.layers)},
-                         {"flops_by_op", json_of(flops.ops)},
+                         {"flops_by_layer", json_list(flops.layers, flops_json)},
+                         {"flops_by_op", json_list(flops.ops, flops_json)},
                          {"bytes_per_step", cost.bytes},
                          {"state_bytes", cost.state_bytes},
                          {"arena_bytes", cost.arena_bytes},
                          {"arena_lower_bound_bytes", cost.lower_bound_bytes},
                          {"arena_without_blockwise_bytes",
                           c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
-                         {"recomputed", json_of(p.compiled.recomputed)},
+                         {"recomputed", json_list(p.compiled.recomputed, recomputed_json)},
                          {"rules", *json_of(p.compiled.rewritten).find("rules")},
                          {"ranks", std::move(ranks)},
                          {"build_ms", p.build_ms},
@@ -198,7 +188,7 @@ void print_json(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
                                {"bytes", run.bytes},
                                {"seconds", run.seconds}}));
   }
-  std::printf("%s\n", j.dump().c_str());
+  print_line(j);
 }
 
 void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {

@@ -1,9 +1,8 @@
-#include "cli/plan_ranks.h"
-
 #include <cstdio>
 #include <map>
 
 #include "cli/bench.h"
+#include "cli/plan.h"
 #include "tegula/io/json.h"
 #include "tegula/ir/collective.h"
 
@@ -99,8 +98,7 @@ void print_json(const Planned& p, const TrainConfig& c) {
     alike.push_back(
         Json::object({{"what", what}, {"flops", a.flops}, {"indivisible", a.indivisible}}));
   for (const std::string& note : p.step().notes) notes.push_back(note);
-  std::printf(
-      "%s\n",
+  print_line(
       Json::object({{"params", parameter_count(p.functions.weights)},
                     {"mesh", to_text(c.mesh)},
                     {"mode", c.mode},
@@ -109,9 +107,7 @@ void print_json(const Planned& p, const TrainConfig& c) {
                     {"uncut", std::move(alike)},
                     {"notes", std::move(notes)},
                     {"products", Json::object({{"of_one_rank", p.products.all},
-                                               {"without_uncut", p.products.without_uncut}})}})
-          .dump()
-          .c_str());
+                                               {"without_uncut", p.products.without_uncut}})}}));
 }
 
 void print_text(const Planned& p, const TrainConfig& c) {

@@ -1,7 +1,6 @@
-#include "cli/plan_sharding.h"
-
 #include <cstdio>
 
+#include "cli/plan.h"
 #include "tegula/io/json.h"
 #include "tegula/planner/shard_plan.h"
 #include "tegula/train/step.h"
@@ -99,7 +98,7 @@ Status plan_sharding(const TrainConfig& config, const ShardingFlags& flags) {
       TEGULA_TRY(flags.searches ? planner::plan_by_search(*built.module, f, links, said)
                                 : planner::plan_by_propagation(*built.module, f, links, said));
   if (config.json)
-    std::printf("%s\n", json_of(plan, f, mesh, flags.searches).dump().c_str());
+    print_line(json_of(plan, f, mesh, flags.searches));
   else
     print(plan, f, mesh, flags.on, flags.searches);
   return {};

@@ -1,9 +1,8 @@
-#include "cli/plan_stages.h"
-
 #include <cstdio>
 #include <set>
 
 #include "cli/paths.h"
+#include "cli/plan.h"
 #include "cli/plan_cut.h"
 #include "cli/plan_slices.h"
 #include "tegula/base/algorithm.h"
@@ -31,7 +30,7 @@ struct RankRow {
 };
 
 // A schedule of a cut step.
-struct Planned {
+struct PlannedStages {
   PlannedProgram whole;               // as one rank runs it
   Program program;                    // its flows those of a slice
   Schedule schedule;                  // with the update
@@ -121,8 +120,6 @@ Program sliced(Program program, int n_slices) {
 }
 
 Json rank_json(const RankRow& r) {
-  Json::Array stages;
-  for (int s : r.stages) stages.emplace_back(s);
   Json j = Json::object({{"begin_s", r.simulated.begin_s},
                          {"end_s", r.simulated.end_s},
                          {"busy_s", r.simulated.busy_s},
@@ -131,12 +128,12 @@ Json rank_json(const RankRow& r) {
                          {"flow_bytes", r.simulated.peak_bytes},
                          {"state_bytes", r.state_bytes},
                          {"arena_bytes", r.arena_bytes}});
-  j.set("stages", Json(std::move(stages)));
+  j.set("stages", Json::Array(r.stages.begin(), r.stages.end()));
   return j;
 }
 
-void print_json(const Planned& p, std::string_view schedule) {
-  Json::Array list, parts, ranks, slices;
+void print_json(const PlannedStages& p, std::string_view schedule) {
+  Json::Array list, parts;
   for (const StageRow& r : p.stages)
     list.push_back(Json::object({{"from", r.from},
                                  {"flops_forward", r.forward_flops},
@@ -145,8 +142,6 @@ void print_json(const Planned& p, std::string_view schedule) {
                                  {"state_bytes", r.state_bytes},
                                  {"arena_bytes", r.arena_bytes},
                                  {"seconds", r.seconds}}));
-  for (const RankRow& r : p.ranks) ranks.push_back(rank_json(r));
-  for (int64_t tokens : p.slice_tokens) slices.emplace_back(tokens);
   for (size_t i = 0; i < p.whole.plans.size(); ++i)
     parts.push_back(Json::object({{"part", std::string(name_of(p.program.parts[i].kind))},
                                   {"stage", p.program.parts[i].stage},
@@ -158,14 +153,16 @@ void print_json(const Planned& p, std::string_view schedule) {
                          {"bubble", p.simulated.bubble},
                          {"flops_per_step", p.whole.flops()},
                          {"one_rank_peak_bytes", p.whole.peak_bytes()}});
-  if (!slices.empty()) j.set("slice_tokens", Json(std::move(slices)));
+  if (!p.slice_tokens.empty())
+    j.set("slice_tokens", Json::Array(p.slice_tokens.begin(), p.slice_tokens.end()));
   j.set("stages", Json(std::move(list)));
-  j.set("ranks", Json(std::move(ranks)));
+  j.set("ranks", json_list(p.ranks, rank_json));
   j.set("parts", Json(std::move(parts)));
-  std::printf("%s\n", j.dump().c_str());
+  print_line(j);
 }
 
-void print_text(const Planned& p, const Stages& stages, std::string_view schedule, bool is_priced) {
+void print_text(const PlannedStages& p, const Stages& stages, std::string_view schedule,
+                bool is_priced) {
   const double mib = 1 << 20;
   std::printf("stages      %zu on %zu ranks, %d micro-batches", p.stages.size(), p.ranks.size(),
               p.program.n_micro_batches);
@@ -228,7 +225,8 @@ Result<std::vector<PartTime>> part_times(TrainConfig c, const Target& target, co
   return times;
 }
 
-Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const Stages& stages) {
+Result<PlannedStages> plan_schedule(const TrainConfig& c, const Target& target,
+                                    const Stages& stages) {
   const ScheduleDef* def = TEGULA_TRY(find_schedule(c.schedule));
   ScheduleShape shape =
       default_shape(*def, static_cast<int>(stages.n), static_cast<int>(c.accumulate));
@@ -238,7 +236,7 @@ Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const 
                                 " does not cut micro-batches into slices; tera_pipe does"));
   const Schedule whole = TEGULA_TRY(make_schedule(*def, shape));
   Cut cut = TEGULA_TRY(cut_step(c, target, whole, {}));
-  Planned p;
+  PlannedStages p;
   p.part_seconds = TEGULA_TRY(part_seconds(cut.program, stages.part_ms));
   p.seconds = p.part_seconds;
   if (stages.slices != 1) {
@@ -307,7 +305,7 @@ Status plan_stages(const TrainConfig& c, const Target& target, const Stages& sta
     return invalid_argument(cat("--stages ", stages.n, ": ", c.model.type, " has ",
                                 c.model.n_layers, " layers, and a stage has one at least"));
   const std::string_view schedule = TEGULA_TRY(find_schedule(c.schedule))->name;
-  const Planned p = TEGULA_TRY(plan_schedule(c, target, stages));
+  const PlannedStages p = TEGULA_TRY(plan_schedule(c, target, stages));
   if (!stages.gantt.empty()) {
     if (!(p.simulated.step_s > 0))
       return invalid_argument(

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "cli/command.h"
+#include "tegula/io/json.h"
 
 namespace tegula::cli {
 
@@ -53,6 +54,8 @@ void prepare_process() {
   std::signal(SIGPIPE, SIG_IGN);
   std::set_terminate(end_process);
 }
+
+void print_line(const Json& json) { print_text(json.dump() + "\n"); }
 
 int report_exception() {
   const char* what = "an exception that is none of C++";

@@ -71,7 +71,7 @@ Status print_reads(int64_t n, bool as_json) {
     out.set("l1_gbytes_per_s", speed.bytes_per_s[0] / 1e9);
     out.set("memory_gbytes_per_s", speed.bytes_per_s[CacheSizes::kLevels] / 1e9);
     out.set("n", n), out.set("cache_elements", cache), out.set("rungs", std::move(rows));
-    std::printf("%s\n", out.dump().c_str());
+    print_line(out);
   }
   return {};
 }

@@ -1,5 +1,4 @@
-#include "cli/this_cpu.h"
-
+#include "cli/plan_model.h"
 #include "tegula/base/algorithm.h"
 #include "tegula/ops/math.h"
 #include "tegula/planner/model_config.h"

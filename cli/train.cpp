@@ -51,23 +51,21 @@ std::string duration(double s) {
 
 void print_line(Progress& p, const StepReport& r, bool final) {
   const double mean_ms = p.elapsed_ms / static_cast<double>(r.step - p.first_step);
-  char line[256];
-  std::snprintf(
-      line, sizeof line,
+  const std::string line = printed(
       "step %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  HFU %.0f%%  %.1f MiB  ETA %s",
       static_cast<long long>(r.step), static_cast<long long>(p.config->steps), r.loss,
       r.tokens_per_s, r.step_ms, 100 * p.utilisation.mfu(r.step_ms),
       100 * p.utilisation.hfu(r.step_ms), static_cast<double>(p.cost.peak_bytes()) / (1 << 20),
       duration(static_cast<double>(p.config->steps - r.step) * mean_ms / 1e3).c_str());
   if (!p.is_terminal) {
-    std::fprintf(stderr, "%s\n", line);
+    std::fprintf(stderr, "%s\n", line.c_str());
     return;
   }
   // A line that wraps could not be overwritten.
   winsize size{};
   const int columns =
       ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-  std::fprintf(stderr, "\r\033[K%.*s%s", columns - 1, line, final ? "\n" : "");
+  std::fprintf(stderr, "\r\033[K%.*s%s", columns - 1, line.c_str(), final ? "\n" : "");
 }
 
 void add_metric(Progress& p, const Json& row) {
@@ -82,8 +80,7 @@ bool add_row(TrainHistory& history, const Json& row, int64_t last_step) {
     const Json* v = row.find(key);
     return v ? v->number(NAN) : NAN;
   };
-  const Json* step = row.find("step");
-  const int64_t* at = step ? step->as<int64_t>() : nullptr;
+  const auto* at = row.find_as<int64_t>("step");
   if (!at || *at < 0 || *at > last_step) return false;
   if (row.find("val_loss")) {
     history.evals.push_back(
@@ -155,22 +152,21 @@ void on_eval(void* context, const EvalReport& e) {
 }
 
 Json ranks_json(const TrainSummary& s) {
-  Json::Array ranks;
-  for (const RankSummary& r : s.ranks)
-    ranks.push_back(Json::object({{"flops", r.flops_counted},
-                                  {"flops_planned", r.flops_planned},
-                                  {"sent_bytes", r.sent_bytes_counted},
-                                  {"sent_bytes_planned", r.sent_bytes_planned},
-                                  {"peak_bytes", r.peak_bytes_measured},
-                                  {"peak_bytes_planned", r.peak_bytes_planned}}));
-  return ranks;
+  return json_list(s.ranks, [](const RankSummary& r) {
+    return Json::object({{"flops", r.flops_counted},
+                         {"flops_planned", r.flops_planned},
+                         {"sent_bytes", r.sent_bytes_counted},
+                         {"sent_bytes_planned", r.sent_bytes_planned},
+                         {"peak_bytes", r.peak_bytes_measured},
+                         {"peak_bytes_planned", r.peak_bytes_planned}});
+  });
 }
 
 Json links_json(const TrainSummary& s) {
-  Json::Array calls;
-  for (const LinkUse& l : s.links)
-    calls.push_back(Json::object(
-        {{"call", l.call}, {"times", l.times}, {"link_s", l.link_s}, {"waited_s", l.waited_s}}));
+  Json::Array calls = json_list(s.links, [](const LinkUse& l) {
+    return Json::object(
+        {{"call", l.call}, {"times", l.times}, {"link_s", l.link_s}, {"waited_s", l.waited_s}});
+  });
   return Json::object({{"calls", std::move(calls)},
                        {"hidden", std::isnan(s.hidden()) ? Json() : Json(s.hidden())}});
 }
@@ -364,7 +360,7 @@ Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
   config.rule_set = TEGULA_TRY(read_rules(config.rules));
   const auto trainer = TEGULA_TRY(Trainer::create(std::move(config), note_memory, segment));
   Trainer& t = *trainer;
-  if (const Status st = check_timeline(t); !st.ok()) return st.error();
+  TEGULA_TRY(check_timeline(t));
   if (!t.is_speaker()) return run_silently(t);
   const std::string& out = t.config().out;
   Progress p;
@@ -381,10 +377,8 @@ Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
     std::fprintf(
         stderr, "resumed after step %lld%s\n", static_cast<long long>(first),
         first < t.config().steps ? "" : ": nothing is left to do, unless --steps is larger");
-  if (!out.empty() && first < t.config().steps) {
-    const Status opened = open_metrics(p, out + "/metrics.jsonl", first);
-    if (!opened.ok()) return opened.error();
-  }
+  if (!out.empty() && first < t.config().steps)
+    TEGULA_TRY(open_metrics(p, out + "/metrics.jsonl", first));
   t.context = &p;
   t.on_step = on_step;
   t.on_eval = on_eval;
@@ -403,14 +397,13 @@ Result<int> run(TrainConfig config, const TrainFlags& flags, Segment* segment) {
     const auto samples = summary->interrupted ? std::vector<TextSample>{} : draw_samples(t);
     double& peak = p.utilisation.peak_flops_per_s;
     peak = std::max(peak, peak_of(t, p.speed));
-    auto st = write_report(path, t, *summary, p.history, p.speed, p.utilisation, samples);
-    if (!st.ok()) return std::move(st).error();
+    TEGULA_TRY(write_report(path, t, *summary, p.history, p.speed, p.utilisation, samples));
     std::fprintf(stderr, "%sreport: %s\n", p.is_terminal ? "\r\033[K" : "", path.c_str());
   }
-  if (const Status drawn = draw_timeline(t, *summary); !drawn.ok()) return drawn.error();
+  TEGULA_TRY(draw_timeline(t, *summary));
   print_summary(*summary);
   if (t.plan().target.brings && !std::isnan(summary->hidden())) print_links(*summary);
-  if (t.config().json) std::printf("%s\n", summary_json(*summary, p.utilisation).dump().c_str());
+  if (t.config().json) print_line(summary_json(*summary, p.utilisation));
   if (!p.metrics_written.ok()) return p.metrics_written.error();
   if (!summary->interrupted) return 0;
   std::fprintf(stderr, "stopped by a signal after step %lld; %s\n",

@@ -94,7 +94,7 @@ Status exhaust(const Options& o, const Plan& plan, Rank& rank) {
                                {"tuned", knobs_json(*step->kernel, tuner.points()[tuned])},
                                {"best", knobs_json(*step->kernel, tuner.points()[best])}});
   if (o.json) {
-    std::printf("%s\n", j.dump().c_str());
+    print_line(j);
     return {};
   }
   std::printf("%s on %d threads: %d points, %zu trials\n", o.shape.c_str(), rank.pool.n_threads(),
@@ -122,8 +122,7 @@ Status run(const Options& o, bool is_train) {
   for (const std::string& key : tunable_calls(*plan)) {
     const TunedCall* c = table.find(key);
     if (!c) continue;
-    Json::Array knobs;
-    for (const int32_t v : c->tuning.knob) knobs.emplace_back(v);
+    Json::Array knobs(std::begin(c->tuning.knob), std::end(c->tuning.knob));
     rows.emplace_back(Json::object({{"call", key},
                                     {"points", c->points},
                                     {"trials", c->trials},
@@ -135,13 +134,11 @@ Status run(const Options& o, bool is_train) {
       std::printf("%8.4g ms, by rule %8.4g  %s\n", c->ms, c->default_ms, key.c_str());
   }
   if (is_train ? o.train.config.json : o.json) {
-    std::printf("%s\n", Json::object({{"timed", timed},
-                                      {"rule_ms", rule_ms},
-                                      {"ms", ms},
-                                      {"table", table.path()},
-                                      {"calls", std::move(rows)}})
-                            .dump()
-                            .c_str());
+    print_line(Json::object({{"timed", timed},
+                             {"rule_ms", rule_ms},
+                             {"ms", ms},
+                             {"table", table.path()},
+                             {"calls", std::move(rows)}}));
     return {};
   }
   std::printf("%d calls timed; one of each takes %.4g ms, by rule %.4g ms; kept in %s\n", timed, ms,

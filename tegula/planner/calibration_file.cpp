@@ -13,11 +13,7 @@ constexpr MachineFile kFile = {.format = "tegula.calibration",
                                .what = "calibration",
                                .remedy = "remove it to measure anew"};
 
-Json numbers(const std::vector<double>& all) {
-  Json::Array list;
-  for (const double v : all) list.emplace_back(v);
-  return Json(std::move(list));
-}
+Json numbers(const std::vector<double>& all) { return Json::Array(all.begin(), all.end()); }
 
 bool read(const Json* j, std::vector<double>& to) {
   const auto* list = j ? j->as<Json::Array>() : nullptr;
@@ -71,9 +67,7 @@ Status Calibration::load(const std::string& directory) {
   const std::string file_path = path(directory);
   const Json body = TEGULA_TRY(kFile.load(file_path, machine_));
   const Error malformed = kFile.refuse(file_path, "an entry is malformed");
-  const Json *sets = body.find("sets"), *calls = body.find("calls");
-  const auto* names = sets ? sets->as<Json::Array>() : nullptr;
-  const auto* list = calls ? calls->as<Json::Array>() : nullptr;
+  const auto *names = body.find_as<Json::Array>("sets"), *list = body.find_as<Json::Array>("calls");
   Calibration found(machine_);
   const auto is_time = [](double s) { return s > 0; };
   if (!names || !list || !read(body.find("graphs_s"), found.wholes_) ||

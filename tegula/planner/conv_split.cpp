@@ -1,6 +1,6 @@
 #include "tegula/planner/conv_split.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/cost/price.h"
 
 namespace tegula::planner {
@@ -83,8 +83,7 @@ double sum_seconds(const MeshLinks& links, const ConvSplit& split,
                    std::initializer_list<ConvDim> dims, double bytes) {
   double seconds = 0;
   for (size_t a = 0; a < split.size(); ++a)
-    if (links.mesh().axes[a].size > 1 &&
-        std::find(dims.begin(), dims.end(), split[a]) != dims.end())
+    if (links.mesh().axes[a].size > 1 && contains(dims, split[a]))
       seconds += links.seconds(Collective::kAllReduce, bytes, a);
   return seconds;
 }

@@ -1,6 +1,6 @@
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
+#include "tegula/base/range.h"
 #include "tegula/planner/conv_split.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/settings.h"
@@ -49,8 +49,7 @@ Result<ConvShape> parse_conv(std::string_view text) {
   std::vector<std::string_view> seen;
   for (const auto& [name, value] :
        TEGULA_TRY(parse_settings("--conv", "KEY=NUMBER, as in batch=32", text))) {
-    if (std::find(seen.begin(), seen.end(), name) != seen.end())
-      return invalid_argument(cat("--conv gives ", name, " twice"));
+    if (contains(seen, name)) return invalid_argument(cat("--conv gives ", name, " twice"));
     seen.push_back(name);
     TEGULA_TRY(set_key(name, value, c));
   }

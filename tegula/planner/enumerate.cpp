@@ -1,6 +1,5 @@
 #include "tegula/planner/enumerate.h"
 
-#include "tegula/base/algorithm.h"
 #include "tegula/base/amounts.h"
 #include "tegula/planner/search.h"
 

@@ -1,7 +1,6 @@
 #include "tegula/planner/explain.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tegula/planner/attention_access.h"
 #include "tegula/planner/collective_table.h"

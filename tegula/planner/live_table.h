@@ -9,7 +9,6 @@
 #include <optional>
 #include <tuple>
 
-#include "tegula/base/memory.h"
 #include "tegula/planner/layout.h"
 #include "tegula/planner/timeline.h"
 

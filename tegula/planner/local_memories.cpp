@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "tegula/base/algorithm.h"
 #include "tegula/planner/layer_work.h"
 #include "tegula/planner/other_price.h"
 

@@ -26,8 +26,7 @@ Json without_free_keys(const Json& json) {
   const auto* members = json.as<Json::Object>();
   if (members == nullptr) return json;
   // Our own decoder's activation says whether there is a gate.
-  const Json* type = json.find("model_type");
-  const auto* name = type ? type->as<std::string>() : nullptr;
+  const auto* name = json.find_as<std::string>("model_type");
   if (name != nullptr && name->starts_with("tegula-")) return json;
   Json::Object kept;
   for (const Json::Member& m : *members)
@@ -143,8 +142,7 @@ Result<int64_t> graph_params(const ModelSpec& model) {
 namespace {
 
 std::string type_of(const Json& json) {
-  const Json* type = json.find("model_type");
-  const auto* name = type ? type->as<std::string>() : nullptr;
+  const auto* name = json.find_as<std::string>("model_type");
   return name ? *name : "";
 }
 

@@ -3,7 +3,6 @@
 // it: a last stage with fewer layers and the head, messages that come late.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "tegula/plan/simulate.h"

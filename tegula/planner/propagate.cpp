@@ -1,6 +1,6 @@
 #include "tegula/planner/propagate.h"
 
-#include "tegula/base/algorithm.h"
+#include "tegula/base/range.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 
@@ -62,8 +62,7 @@ class Propagator {
     const auto pends = [&](ValueId v) {
       return known_[v] && known_[v]->is_pending() && known_[v]->combine == Combine::kSum;
     };
-    if (passes_sums(*n.op) && !n.inputs.empty() &&
-        std::all_of(n.inputs.begin(), n.inputs.end(), pends))
+    if (passes_sums(*n.op) && !n.inputs.empty() && all_of(n.inputs, pends))
       return AxisCut{AxisCut::kLinear};
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const auto& s = known_[n.inputs[k]];
@@ -89,8 +88,7 @@ class Propagator {
     const Node& n = f_.nodes[id];
     if (cut_[id] || (!all && !is_light(n)) || has_bodies(*n.op) || n.op->has_effect) return false;
     const bool is_touched =
-        std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return known_[v]; }) ||
-        known_[n.output(0)];
+        any_of(n.inputs, [&](ValueId v) { return known_[v]; }) || known_[n.output(0)];
     if (!is_touched) return false;
     const auto map = dim_map(calls_[id].call());
     if (!map.ok()) return false;

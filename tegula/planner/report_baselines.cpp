@@ -1,8 +1,7 @@
-#include "tegula/planner/report_baselines.h"
-
 #include "tegula/base/algorithm.h"
 #include "tegula/planner/baselines.h"
 #include "tegula/planner/print.h"
+#include "tegula/planner/report.h"
 
 namespace tegula::planner {
 

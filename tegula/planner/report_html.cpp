@@ -1,5 +1,3 @@
-#include "tegula/planner/report_html.h"
-
 #include <cmath>
 
 #include "tegula/base/algorithm.h"
@@ -7,6 +5,7 @@
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/print.h"
+#include "tegula/planner/report.h"
 
 namespace tegula::planner {
 

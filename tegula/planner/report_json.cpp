@@ -59,12 +59,10 @@ Json layout_json(const Answer& a, const StepPrice& p, const Interval& interval) 
   j.set("bubble", p.bubble());
   j.set("exposed_comm_s", p.seconds.exposed_comm());
   j.set("seconds", parts_json(p.seconds.parts()));
-  Json::Array stages;
-  for (const StageMemory& s :
-       StepPricer(a.preset.model, a.params, *a.cluster, a.job).stages(p.layout))
-    stages.push_back(
-        Json::object({{"layers", s.layers}, {"memory", parts_json(s.memory.parts())}}));
-  j.set("stages", std::move(stages));
+  StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
+  j.set("stages", json_list(pricer.stages(p.layout), [](const StageMemory& s) {
+          return Json::object({{"layers", s.layers}, {"memory", parts_json(s.memory.parts())}});
+        }));
   Json::Array layers;
   for (int64_t s = 0; s < p.layout.pp * p.layout.chunks(); ++s)
     layers.emplace_back(layers_of_stage(a.preset.model, a.job, p.layout, s));
@@ -115,11 +113,10 @@ Json serve_json(const ServePrice& p, const ClusterSpec& c) {
 
 Json serve_json(const Answer& a) {
   const ServeAnswer& s = *a.serve;
-  Json::Array layouts;
-  for (const ServePrice& p : s.best) layouts.push_back(serve_json(p, *a.cluster));
+  const auto priced = [&](const ServePrice& p) { return serve_json(p, *a.cluster); };
   Json j = Json::object({{"prompt", a.serve_job.prompt},
                          {"output", a.serve_job.output},
-                         {"layouts", layouts},
+                         {"layouts", json_list(s.best, priced)},
                          {"kv_bytes_per_sequence", s.kv_bytes_per_sequence},
                          {"max_batch", s.max_batch},
                          {"concurrency", s.max_batch * s.best.front().copies},
@@ -152,17 +149,16 @@ Json compared_json(const Answer& a, const Compared& c) {
 Json other_json(const Answer& a) {
   const OtherPrice& p = a.other_price;
   const PublishedFigure f = a.other.kind->published();
-  Json::Array terms;
-  for (const OtherTerm& t : p.terms)
-    terms.push_back(
-        Json::object({{"what", t.what}, {"seconds", t.seconds}, {"is_hidden", t.is_hidden}}));
   Json j = Json::object({{"kind", a.other.kind->name},
                          {"n", a.other.n},
                          {"of", p.of},
                          {"seconds", p.seconds()},
                          {"memory_needed", p.memory_needed},
                          {"memory_bytes", p.memory_bytes}});
-  j.set("terms", std::move(terms));
+  j.set(
+      "terms", json_list(p.terms, [](const OtherTerm& t) {
+        return Json::object({{"what", t.what}, {"seconds", t.seconds}, {"is_hidden", t.is_hidden}});
+      }));
   j.set("published", Json::object({{"what", f.what},
                                    {"unit", f.unit},
                                    {"source", f.source},
@@ -183,9 +179,7 @@ void add_question(const Answer& a, Json& j) {
                                  {"visible_bytes", visible_bytes(c.device)},
                                  {"source", c.device.source}}));
   if (a.measured) j.set("microbenchmarks", *a.measured);
-  const auto texts = [](const std::vector<std::string>& list) {
-    return Json::Array(list.begin(), list.end());
-  };
+  const auto texts = [](const auto& list) { return Json::Array(list.begin(), list.end()); };
   j.set("without_effect", texts(a.without_effect));
   if (!a.untried.empty()) j.set("effect_untried", texts(a.untried));
   if (a.found.best.empty()) return;
@@ -197,13 +191,12 @@ void add_question(const Answer& a, Json& j) {
                              {"framework_factor", a.job.framework ? a.job.framework->factor : 1.0},
                              {"keeps", a.job.is_built ? "built" : "mixed"},
                              {"overlap", hides_of(a.job)}}));
-  Json::Array help;
-  for (const Help& h : what_would_help(a))
-    help.push_back(Json::object({{"twice_the", h.what},
-                                 {"time", h.time},
-                                 {"per", *h.note ? "token" : "step"},
-                                 {"layout", h.by}}));
-  j.set("what_would_help", std::move(help));
+  j.set("what_would_help", json_list(what_would_help(a), [](const Help& h) {
+          return Json::object({{"twice_the", h.what},
+                               {"time", h.time},
+                               {"per", *h.note ? "token" : "step"},
+                               {"layout", h.by}});
+        }));
   if (a.tokens_total <= 0) return;
   const double steps = a.tokens_total / real(a.job.batch_tokens);
   const double hours = steps * a.found.best[0].step_s() / 3600,
@@ -218,10 +211,9 @@ void add_question(const Answer& a, Json& j) {
 }  // namespace
 
 std::string to_json(const Answer& a) {
-  Json::Array layouts, rejected;
+  Json::Array layouts;
   for (size_t i = 0; i < a.found.best.size(); ++i)
     layouts.push_back(layout_json(a, a.found.best[i], a.intervals[i]));
-  for (const Rejected& r : a.found.rejected) rejected.push_back(rejected_json(r));
   Json j = Json::object(
       {{"params", a.params.total},
        {"params_active", a.params.active},
@@ -230,7 +222,7 @@ std::string to_json(const Answer& a) {
        {"kv_bytes_per_token", counted(kv_bytes_per_token(a.preset.model, bytes_of(a.job.dtype)))},
        {"layouts", layouts},
        {"n_equal", a.found.n_equal},
-       {"rejected", rejected}});
+       {"rejected", json_list(a.found.rejected, rejected_json)}});
   std::vector<std::string> notes = a.preset.notes;
   notes.insert(notes.end(), a.notes.begin(), a.notes.end());
   if (!notes.empty()) j.set("notes", Json::Array(notes.begin(), notes.end()));
@@ -247,11 +239,8 @@ std::string to_json(const Answer& a) {
     j.set("serve", Json::object({{"layouts", Json::Array{}}, {"why_not", a.why_not_served}}));
   if (a.other.kind) j.set("other_kind", other_json(a));
   if (a.serve) j.set("serve", serve_json(a));
-  if (!a.compared.empty()) {
-    Json::Array rows;
-    for (const Compared& c : a.compared) rows.push_back(compared_json(a, c));
-    j.set("compare", rows);
-  }
+  const auto compared = [&](const Compared& c) { return compared_json(a, c); };
+  if (!a.compared.empty()) j.set("compare", json_list(a.compared, compared));
   return j.dump();
 }
 

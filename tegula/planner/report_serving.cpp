@@ -1,8 +1,7 @@
 // The pages of serving and of several accelerators side by side.
-#include "tegula/planner/report_serving.h"
-
 #include "tegula/cost/price.h"
 #include "tegula/planner/print.h"
+#include "tegula/planner/report.h"
 
 namespace tegula::planner {
 

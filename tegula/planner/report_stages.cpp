@@ -1,9 +1,8 @@
-#include "tegula/planner/report_stages.h"
-
 #include <optional>
 
 #include "tegula/planner/enumerate.h"
 #include "tegula/planner/print.h"
+#include "tegula/planner/report.h"
 #include "tegula/planner/stage_search.h"
 
 namespace tegula::planner {

@@ -4,7 +4,6 @@
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/print.h"
 #include "tegula/planner/report.h"
-#include "tegula/planner/report_serving.h"
 
 namespace tegula::planner {
 

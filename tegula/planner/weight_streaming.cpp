@@ -1,5 +1,4 @@
 
-#include "tegula/base/algorithm.h"
 #include "tegula/planner/layer_work.h"
 #include "tegula/planner/other_price.h"
 
