@@ -11,7 +11,7 @@ namespace tegula::cli {
 
 namespace {
 
-struct Planned {
+struct PlannedPipeline {
   StepFunctions functions;
   std::vector<std::string> cuts;
   CompiledStages stages;
@@ -21,8 +21,8 @@ struct Planned {
   bool is_priced = false;
 };
 
-Result<Planned> planned(const TrainConfig& c, const Target& target) {
-  Planned p;
+Result<PlannedPipeline> planned(const TrainConfig& c, const Target& target) {
+  PlannedPipeline p;
   p.functions = TEGULA_TRY(build_step_functions(c));
   p.cuts = TEGULA_TRY(stages_of(c, p.functions, target));
   p.stages = TEGULA_TRY(compile_pipeline(c, p.functions, target, p.cuts));
@@ -42,7 +42,7 @@ Result<Planned> planned(const TrainConfig& c, const Target& target) {
 }
 
 // The stages of a rank, as the layers that they begin with: "0, 6".
-std::string stages_of_rank(const Planned& p, const PlannedProgram& program) {
+std::string stages_of_rank(const PlannedPipeline& p, const PlannedProgram& program) {
   std::vector<int> own;
   for (const PartRun& r : program.order) {
     const Part& part = program.program.parts[static_cast<size_t>(r.part)];
@@ -56,7 +56,7 @@ std::string stages_of_rank(const Planned& p, const PlannedProgram& program) {
   return text;
 }
 
-void print_json(const Planned& p, const TrainConfig& c) {
+void print_json(const PlannedPipeline& p, const TrainConfig& c) {
   Json::Array ranks, cuts(p.cuts.begin(), p.cuts.end());
   for (size_t r = 0; r < p.costs.size(); ++r) {
     const auto rank = static_cast<int64_t>(r);
@@ -81,7 +81,7 @@ void print_json(const Planned& p, const TrainConfig& c) {
                            {"bubble", p.simulated.bubble}}));
 }
 
-void print_text(const Planned& p, const TrainConfig& c) {
+void print_text(const PlannedPipeline& p, const TrainConfig& c) {
   std::printf("mesh        %s: %lld ranks, mode %s\n", to_text(c.mesh).c_str(),
               static_cast<long long>(c.mesh.n_ranks()), c.mode.c_str());
   std::printf("pipeline    schedule %s, %d micro-batches on each rank\n", c.schedule.c_str(),
@@ -102,7 +102,7 @@ void print_text(const Planned& p, const TrainConfig& c) {
 }  // namespace
 
 Status plan_pipeline(const TrainConfig& config, const Target& target) {
-  const Planned p = TEGULA_TRY(planned(config, target));
+  const PlannedPipeline p = TEGULA_TRY(planned(config, target));
   config.json ? print_json(p, config) : print_text(p, config);
   return {};
 }

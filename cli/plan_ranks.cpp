@@ -10,7 +10,7 @@ namespace tegula::cli {
 
 namespace {
 
-struct Planned {
+struct PlannedRanks {
   StepFunctions functions;
   std::vector<StepPart> parts;
   std::vector<CompiledRanks> plans;  // of each part
@@ -24,8 +24,8 @@ int64_t sent_bytes(const CompiledRanks& c, int64_t rank) {
   return c.plans[static_cast<size_t>(rank)]->sent_bytes(c.mesh, c.mesh.at(rank));
 }
 
-Result<Planned> planned(const TrainConfig& c, const Target& target) {
-  Planned p;
+Result<PlannedRanks> planned(const TrainConfig& c, const Target& target) {
+  PlannedRanks p;
   p.functions = TEGULA_TRY(build_step_functions(c));
   p.parts = parts_of_step(c, p.functions);
   for (const StepPart& part : p.parts)
@@ -51,7 +51,7 @@ struct Exchange {
   int64_t count = 0, sent_bytes = 0;
   bool is_bound = false;  // what data decides, at most
 };
-std::map<std::string, Exchange> exchanges(const Planned& p) {
+std::map<std::string, Exchange> exchanges(const PlannedRanks& p) {
   std::map<std::string, Exchange> all;
   const auto add = [&](const CompiledRanks& ranks, int64_t times) {
     Plan one;  // of a single step, to count what it sends
@@ -73,7 +73,7 @@ struct Alike {
   int64_t flops = 0;
   std::string indivisible;  // sizes that the axis' ranks do not divide
 };
-std::map<std::string, Alike> uncut(const Planned& p) {
+std::map<std::string, Alike> uncut(const PlannedRanks& p) {
   std::map<std::string, Alike> all;
   for (const Uncut& u : p.step().sharded.uncut) {
     const std::string place = u.scope.empty() ? "the step" : u.scope;
@@ -84,7 +84,7 @@ std::map<std::string, Alike> uncut(const Planned& p) {
   return all;
 }
 
-void print_json(const Planned& p, const TrainConfig& c) {
+void print_json(const PlannedRanks& p, const TrainConfig& c) {
   Json::Array ranks, sends, alike, notes;
   for (size_t r = 0; r < p.costs.size(); ++r)
     ranks.push_back(Json::object({{"flops", p.costs[r].flops},
@@ -110,7 +110,7 @@ void print_json(const Planned& p, const TrainConfig& c) {
                                                {"without_uncut", p.products.without_uncut}})}}));
 }
 
-void print_text(const Planned& p, const TrainConfig& c) {
+void print_text(const PlannedRanks& p, const TrainConfig& c) {
   std::printf("mesh        %s: %lld ranks, mode %s\n", to_text(c.mesh).c_str(),
               static_cast<long long>(c.mesh.n_ranks()), c.mode.c_str());
   for (size_t r = 0; r < p.costs.size(); ++r)
@@ -135,7 +135,7 @@ void print_text(const Planned& p, const TrainConfig& c) {
 }  // namespace
 
 Status plan_ranks(const TrainConfig& config, const Target& target) {
-  const Planned p = TEGULA_TRY(planned(config, target));
+  const PlannedRanks p = TEGULA_TRY(planned(config, target));
   config.json ? print_json(p, config) : print_text(p, config);
   return {};
 }

@@ -49,7 +49,7 @@ std::string duration(double s) {
   return s < 7200 ? printed("%.0f min", s / 60) : printed("%.1f h", s / 3600);
 }
 
-void print_line(Progress& p, const StepReport& r, bool final) {
+void print_step(Progress& p, const StepReport& r, bool final) {
   const double mean_ms = p.elapsed_ms / static_cast<double>(r.step - p.first_step);
   const std::string line = printed(
       "step %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  HFU %.0f%%  %.1f MiB  ETA %s",
@@ -132,7 +132,7 @@ void on_step(void* context, const StepReport& r) {
   const double every_ms = p.is_terminal ? 200 : 5000;
   if (r.step == 1 || r.step == p.config->steps || p.elapsed_ms - p.last_print_ms >= every_ms) {
     p.last_print_ms = p.elapsed_ms;
-    print_line(p, r, r.step == p.config->steps);
+    print_step(p, r, r.step == p.config->steps);
     stop_if_unread();
   }
 }
