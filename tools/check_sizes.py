@@ -24,25 +24,25 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
-    "tegula/base": 2_440,  # with what lies in tegula/ itself
-    "tegula/ir": 3_674,
-    "tegula/ops": 12_428,
-    "tegula/tile": 1_382,
-    "tegula/kernels": 522,  # their own headers, without KERNELS
-    "tegula/cost": 879,
-    "tegula/passes": 8_266,
-    "tegula/passes/superopt": 3_268,
-    "tegula/plan": 5_951,
-    "tegula/planner": 8_945,
-    "tegula/models": 5_989,
-    "tegula/io": 3_601,
-    "tegula/text": 8_110,
-    "tegula/runtime": 4_850,
-    "tegula/comm": 2_649,  # transports with and without shared memory, launch, watch
-    "tegula/train": 4_796,
-    "tegula/serve": 2_217,
+    "tegula/base": 2_490,  # with what lies in tegula/ itself
+    "tegula/ir": 3_665,
+    "tegula/ops": 12_340,
+    "tegula/tile": 1_380,
+    "tegula/kernels": 525,  # their own headers, without KERNELS
+    "tegula/cost": 880,
+    "tegula/passes": 8_225,
+    "tegula/passes/superopt": 3_840,
+    "tegula/plan": 5_870,
+    "tegula/planner": 8_875,
+    "tegula/models": 5_895,
+    "tegula/io": 3_605,
+    "tegula/text": 8_075,
+    "tegula/runtime": 4_800,
+    "tegula/comm": 2_650,  # transports with and without shared memory, launch, watch
+    "tegula/train": 4_780,
+    "tegula/serve": 2_205,
     "tegula/report": 0,
-    "cli": 8_033,
+    "cli": 7_900,
     "python": 0,
 }
 CORE = ("tegula", "cli", "python")
