@@ -94,7 +94,7 @@ constinit const OpDef send_recv_op = group_op<kInBackground>({
                {{{"from", Ints{0, 0}}}, "the group has 1"},
                {{{"from", Ints{1}}}, "must be one of 1 ranks"},
                {{{"ranks", int64_t{2}}, {"from", Ints{0, 0}}}, "rank 0 sends twice"}},
-              false);
+              "");
         },
     .collective = &kTogether,
 });

@@ -117,11 +117,11 @@ double reduced(Combine combine, std::span<const TensorRef> in, const Index& i) {
 }
 
 std::vector<Sample> collective_samples(const Attrs& own, std::vector<Changed> changed,
-                                       bool has_algorithms) {
+                                       std::string_view algorithm) {
   Attrs alone{{"axis", std::string("dp")}, {"ranks", int64_t{1}}};
   for (const auto& [name, value] : own) alone.set(name, value);
   changed.insert(changed.begin(), Changed{});
-  if (has_algorithms) changed.push_back({{{"algorithm", std::string("ring")}}, ""});
+  if (!algorithm.empty()) changed.push_back({{{"algorithm", std::string(algorithm)}}, ""});
   std::vector<Sample> all;
   for (const Changed& c : changed) {
     Attrs attrs = alone;
@@ -142,7 +142,7 @@ std::vector<Sample> samples_with_root(bool has_dim) {
     own.set("dim", int64_t{1});
     changed.push_back({{{"dim", int64_t{3}}}, "must be one of constant extent"});
   }
-  return collective_samples(own, std::move(changed));
+  return collective_samples(own, std::move(changed), has_dim ? "mst" : "ring");
 }
 
 namespace {

@@ -34,7 +34,7 @@ void join_shares(const OpCall& c, std::span<const TensorRef> shares,
 // Each rank's share of the sum of the wholes.
 void share_out_sum(const OpCall& c, std::span<const TensorRef> wholes,
                    std::span<const TensorRef> shares);
-// Of a rank's operand, the bytes of all shares but one.
+// The bytes of all shares but one of a rank's operand.
 int64_t bytes_of_others(const OpCall& c, int64_t index);
 // The attributes of the way back, from split along "gather" to split along "split".
 Attrs turned(Attrs attrs);
@@ -99,7 +99,7 @@ struct Changed {
   std::string_view error;
 };
 std::vector<Sample> collective_samples(const Attrs& own, std::vector<Changed> changed,
-                                       bool has_algorithms = true);
+                                       std::string_view algorithm = "ring");
 std::vector<Sample> samples_with_root(bool has_dim);
 
 }  // namespace tegula
