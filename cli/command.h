@@ -45,7 +45,7 @@ void add_tuning(const Command& cmd, std::string& mode, std::string& directory);
 
 // --superopt SECONDS and --rules FILE.
 void add_superopt(const Command& cmd, double& seconds, std::string& rules);
-// Of that file; none where it is not given. Their proofs are replayed first.
+// The rules of a file, whose proofs are replayed first; none where no file is given.
 Result<std::shared_ptr<const superopt::RuleSet>> read_rules(const std::string& file);
 
 // Prints the bytes that each rung of the matmul ladder reads for n × n matrices.

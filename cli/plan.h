@@ -1,4 +1,4 @@
-// What `tegula plan` is made of, each in a source of its name.
+// The parts of `tegula plan`, each in a source of its name.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What `tegula plan MODEL` has beside the planner, each in a source of its name.
+// The parts of `tegula plan MODEL` beside the planner, each in a source of its name.
 #pragma once
 
 #include <string>
