@@ -9,7 +9,7 @@
 
 namespace tegula {
 
-// What stands before the first `end`, or all; that and the `end` are taken off `rest`.
+// The text before the first `end`, or all of it; that and the `end` are taken off `rest`.
 std::string_view take_until(char end, std::string_view& rest);
 
 // Its parts: "a,b," has two.

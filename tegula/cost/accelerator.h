@@ -58,19 +58,19 @@ struct LinkShare {
   double share, message_s = 0;
 };
 
-// Of the host, seconds forward and backward together: an op, a norm or product, that under
+// The host's seconds, forward and backward together: an op, a norm or product, that under
 // autocast; how many layers one is that torch.utils.checkpoint calls; a layer that fully_shard
 // wraps, whose weights are gathered once or twice; a parameter in the optimizer, in DDP's hooks.
 inline constexpr int kHostConstants = 8;
 
-// What a device and its host sustain (sustained.h). Defaults: where nothing is known.
+// The shares that a device and its host sustain (sustained.h). Defaults: where nothing is known.
 struct Sustained {
   // The share of the peak that large products reach at the full clock, the k at which they reach
   // half of it, and what products alone leave of the clock.
   double product = 0.75, k_half = 0, clock = 1;
   bool is_known = false;  // else these three are assumed
   double memory = 0.9;
-  // Of links within a node and between nodes, by Collective; to a neighbour as an all-to-all's.
+  // Links within a node and between nodes, by Collective; to a neighbour as an all-to-all's.
   LinkShare inside[kCollectives] = {{.78}, {.78}, {.78}, {.78}};
   LinkShare between[kCollectives] = {{.85}, {.85}, {.85}, {.85}};
   AttentionCurves attention[kAttentionKernels];

@@ -18,7 +18,8 @@
 
 namespace tegula {
 
-// Of the table, by CUDA's capability: FlashAttention 2 is usual on Ampere, cuDNN's on later ones.
+// Sets the table's curves, by CUDA's capability: FlashAttention 2 is usual on Ampere, cuDNN's on
+// later ones.
 void set_attention(int capability, Sustained& shares);
 
 // At the full clock.

@@ -88,7 +88,7 @@ template <class T>
 requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json::Json(T value)
     : value_(static_cast<int64_t>(value)) {}
 
-// What `json_of` makes of each item.
+// An array of json_of(item) for each item.
 template <class Items, class F>
 Json::Array json_list(const Items& items, F&& json_of) {
   Json::Array all;

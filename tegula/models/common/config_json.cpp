@@ -354,7 +354,8 @@ std::string model_config_json(const ModelConfig& config, DType dtype) {
   for (const Field& f : model.fields) write_field(json, f, config);
   write_rope_scaling(config, json);
   for (const FixedKey& fixed : model.fixed)
-    if (fixed.is_written) json.set(fixed.key, *Json::parse(words_of(fixed.values, '|')[0], fixed.key));
+    if (fixed.is_written)
+      json.set(fixed.key, *Json::parse(words_of(fixed.values, '|')[0], fixed.key));
   json.set("torch_dtype", torch_name(dtype));
   // Our tokenizers have no special tokens; the library's own defaults may lie outside the
   // vocabulary.
