@@ -46,7 +46,7 @@ class Applier {
   uint32_t part_of(NodeId n) const {
     return of_[n] == kNone ? n : static_cast<uint32_t>(f_.nodes.size()) + of_[n];
   }
-  // What the match reads but its roots.
+  // Is it so for all values that the match reads, its roots apart?
   template <class F>
   bool all_reads(const Match& m, F&& is_there) const {
     for (const auto& [name, bound] : m.inputs)

@@ -36,9 +36,10 @@ struct Match {
   std::vector<std::pair<Symbol, Poly>> symbols;
   std::map<std::string, Bound> inputs;
   std::map<std::string, KindOfNode> functions;
-  // Of conv and dot: what kinds do not know, and of a dot its dims. By kind and the rule's dims.
+  // Attributes of conv and dot that kinds do not know, and a dot's dims. By kind and the rule's
+  // dims.
   std::map<std::string, Attrs> rest;
-  // Of merge(): inputs of the parts behind the second, concatenations of the right side, by their
+  // For merge(): inputs of the parts behind the second, concatenations of the right side, by their
   // node, that the function has, and nodes that nothing else reads.
   std::vector<std::map<std::string, ValueId>> more;
   std::map<int, ValueId> there;
@@ -46,7 +47,7 @@ struct Match {
   std::string key() const;  // alike matches have one: sizes and functions
 };
 
-// What a function's nodes are to rules, looked at once for all of them.
+// A function's nodes as rules see them, looked at once for all rules.
 struct Kinds {
   explicit Kinds(const Function& f);
   std::vector<std::optional<KindOfNode>> of;  // by node

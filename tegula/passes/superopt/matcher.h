@@ -1,4 +1,4 @@
-// What finding and applying a rule share.
+// Shared by finding and applying a rule.
 #pragma once
 
 #include "tegula/base/dot_dims.h"

@@ -38,7 +38,7 @@ class Merges {
     TEGULA_CHECK(is_one_part(), "rule ", rule_.name, " merges nothing");
     const OpDef* first = is_sum_ ? &add_op : part_op_;
     if (is_sum_) uses_ = f_.use_counts();
-    // Of sums the outermost first, of products the first.
+    // Sums go from the outermost on, products from the first.
     for (NodeId k = 0; k < f_.nodes.size(); ++k) {
       const NodeId n = is_sum_ ? static_cast<NodeId>(f_.nodes.size()) - 1 - k : k;
       if (f_.nodes[n].op == first && !is_taken_[n]) is_sum_ ? add_up(n) : split(n);
@@ -85,7 +85,7 @@ class Merges {
         if (!operands_[k].is_shared() && operand(m, k) == operand(n, k)) return false;
     return true;
   }
-  // What would be concatenated is there at any time.
+  // Are all values that would be concatenated there at any time?
   bool has_weights(NodeId n) const {
     for (size_t k = 0; k < operands_.size(); ++k)
       if (!operands_[k].is_shared() && !is_weight(f_, operand(n, k))) return false;

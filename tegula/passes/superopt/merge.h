@@ -17,7 +17,7 @@ struct Function;
 
 namespace tegula::superopt {
 
-// Of named.rules, parsed alone. It must be there.
+// One rule of named.rules, parsed alone. It must be there.
 Rule named_rule(std::string_view name);
 
 // True: f changed. Error: an op refuses its operands.

@@ -37,7 +37,7 @@ class Trial {
   virtual Result<std::vector<Timed>> time(std::span<const Module> candidates, double seconds) = 0;
   // The result that was kept of a block, by its hash; "": nothing.
   virtual std::string recall(uint64_t block) = 0;
-  // What a candidate was timed at beside its block when it last was: times_faster, 0 where its bits
+  // The times_faster at which a candidate was last timed beside its block, 0 where its bits
   // were others; < 0: never.
   virtual double speed(uint64_t) { return -1; }
   virtual void keep_speed(uint64_t, double) {}
@@ -60,7 +60,7 @@ struct Found {
   bool is_spent = false;            // the budget ended the search
   double priced_before_s = 0, priced_after_s = 0;  // of all changed blocks
   double timed_before_s = 0, timed_after_s = 0;    // 0: not timed
-  // What mode exact left out, though it would be cheaper: rules, and how their sums would change.
+  // Cheaper candidates that mode exact left out: rules, and how their sums would change.
   std::vector<std::pair<std::string, std::string>> refused;
   std::string failure;  // why candidates could not be timed; "": they were
   std::vector<std::string> lines() const;
