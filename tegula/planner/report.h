@@ -11,9 +11,9 @@ namespace tegula::planner {
 // Keys: docs/cli.md, tegula plan MODEL.
 std::string to_json(const Answer& answer);
 std::string to_text(const Answer& answer);
-// Of an answer whose best layout exists. Complete in itself (inline SVG, no script): layouts, a
-// step's seconds, memory by class and over the step, every op on the roofline, the pipeline, and
-// why others lost.
+// A page of an answer whose best layout exists. Complete in itself (inline SVG, no script):
+// layouts, a step's seconds, memory by class and over the step, every op on the roofline, the
+// pipeline, and why others lost.
 std::string to_html(const Answer& answer);
 
 // Parts of the page of text: what serving costs (answer.serve must be there), accelerators of

@@ -105,7 +105,7 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
   if (options.superopt_seconds > 0) passes.pass.superopt = &superopt;
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   const Stopwatch watch;
-  // What was cut has been through the search's phase: it is searched now that it is what runs.
+  // A cut function has been through the search's phase: it is searched now, as it will run.
   if (superopt.seconds > 0 && passes.from > superopt_pass.phase)
     TEGULA_TRY(run_pass(*module, function, superopt_pass, passes.pass));
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));

@@ -19,7 +19,8 @@ constexpr MachineFile kFile{"tegula.superopt", 1, "table of rewritings", "remove
 constexpr int kLeastRounds = 3, kMostRounds = 200;
 constexpr double kTurnSeconds = 1e-3;  // a turn is one run, or as many as take so long
 constexpr double kWarmUpSeconds = .1;  // of a device: what ran before decides its clocks
-// Of the time for timing: kernels are compiled and first runs done by then, and turns last so long.
+// Shares of the time for timing: kernels are compiled and first runs done by then; turns last so
+// long.
 constexpr double kShareToBeReady = .75, kShareOfTurns = .4;
 
 // The i-th element, by rows.
@@ -73,7 +74,7 @@ Module at_bounds(Module m) {
   return m;
 }
 
-// Of the last runs of both.
+// Do the last runs of both have the same results, bit by bit?
 Result<bool> agree(Measurement& a, Measurement& b) {
   for (const Plan::Port& of : a.session().plan().results)
     if (!same_bits(TEGULA_TRY(a.session().fetch(of.name)), TEGULA_TRY(b.session().fetch(of.name))))
