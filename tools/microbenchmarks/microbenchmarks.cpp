@@ -325,7 +325,7 @@ Result<Json::Array> fit(const std::vector<Row>& rows, Accelerator& device) {
   for (size_t part = 0; part < std::size(kParts); ++part) {
     const double r = residual_of(errors[part]);
     if (r < 0) continue;
-    // Of the host it is seconds that the slow end has more of.
+    // The slow end of the host has more seconds, not a lesser share.
     s.fast.*kParts[part] = part == kHost ? 1 / (1 + r) : 1 + r;
     s.slow.*kParts[part] = part == kHost ? 1 + r : 1 / (1 + r);
   }

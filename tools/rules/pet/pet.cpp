@@ -11,7 +11,8 @@ namespace tegula::superopt {
 namespace {
 
 constexpr int64_t kMostBoxes = 1 << 16;
-// Of one size, offset or step, and of a value: indices and their sums then stay far below 2^63.
+// The most of one size, offset or step, and of a value's elements: indices and their sums then stay
+// far below 2^63.
 constexpr double kMostSize = 1 << 30, kMostElements = 1LL << 40;
 
 // Do all numbers of the node fit?

@@ -52,7 +52,7 @@ struct Assignment {
   int64_t integer(const Poly& p) const;
   // |value|, and every sum on the way to it, is at most this: what is far below 2^63 is exact.
   double most(const Poly& p) const;
-  // What leaves 64 bits does not hold.
+  // A guard whose numbers leave 64 bits does not hold.
   bool holds(std::span<const Guard> where) const;
 };
 
