@@ -1,4 +1,4 @@
-// What both halves of kept_order.h say of two graphs.
+// The verdict of both halves of kept_order.h on two graphs.
 #pragma once
 
 #include "tegula/passes/pipeline.h"

@@ -32,7 +32,7 @@ inline double largest(DType t) { return t == DType::kF16 ? 65504 : 3.3e38; }
 
 class ErrorBounds {
  public:
-  // Of every result. Errors: an op that is not known here.
+  // The bounds of every result. Errors: an op that is not known here.
   static Result<std::vector<Bound>> of(const Module& m, const Function& f,
                                        std::span<const HostTensor> in) {
     std::vector<Bound> all(f.values.size());

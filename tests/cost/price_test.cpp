@@ -127,8 +127,8 @@ TEST(Price, OfAnExchangeIsItsLinks) {
   EXPECT_DOUBLE_EQ(price_of_exchange(h200, 2, 450e9), 2e-6 + 1 / .78);
 }
 
-// What a GPU's elementwise calls write where a concatenation would put it is not moved again; rows
-// on end any call writes there.
+// A concatenation moves nothing that a GPU's elementwise calls write into its place; rows on end
+// any call writes there.
 TEST(Price, OfAConcatenationInPlace) {
   const auto price_of = [](const char* target, int dim, bool is_computed, bool is_read_twice) {
     double both[2];

@@ -57,7 +57,8 @@ TEST(MergeProducts, LeavesAlone) {
   EXPECT_FALSE(run(n.m, f, "merge_products"));
 }
 
-// What is no weight stays by itself, and so does what is concatenated with something else.
+// A factor that is no weight stays by itself, and so does one that is concatenated with another
+// value.
 TEST(MergeProducts, TakesWeightsAlone) {
   Net n;
   const Var z[] = {n.b.param("z0", f32({4, 8})), n.b.param("z1", f32({4, 8}))};

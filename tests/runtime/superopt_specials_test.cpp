@@ -1,4 +1,4 @@
-// What the trial of rewritings (superopt_trial.h) sees of bits: special values in every float
+// The trial of rewritings (superopt_trial.h) sees bits of special values in every float
 // dtype, and in one parameter where a NaN of another hides it.
 #include <gtest/gtest.h>
 

@@ -481,7 +481,7 @@ TEST(Superopt, WhatWasTimedSlowerIsNotTimedAgain) {
     EXPECT_TRUE(search(n.m, f, Mode::kExact, 5, &machine).changed);
     EXPECT_EQ(machine.seen.size(), 3u);
     EXPECT_EQ(machine.n_seen_again, 0);
-    // What was timed faster is timed again beside others, and first.
+    // A candidate that was timed faster is timed again beside others, and first.
     n.m[f] = before;
     EXPECT_TRUE(search(n.m, f, Mode::kExact, 5, &machine).changed);
     EXPECT_EQ(machine.seen.size(), 3u);
