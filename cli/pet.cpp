@@ -114,7 +114,7 @@ void add_pet(const Command& app, int& exit_code) {
                  "Write the corrected program as a graph for bench graph to OUT")
       .type_name("OUT");
   cmd.add_flag("--generate", o.generates,
-               "FILE has left sides alone: look for programs that are right in part");
+               "Look for programs that are right in part: FILE has left sides alone");
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
   cmd.callback([&exit_code] { exit_code = report(run(o)); });
 }
