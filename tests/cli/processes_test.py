@@ -287,7 +287,7 @@ class Faults(Processes):
         result = json.loads(done.stdout.splitlines()[-1])
         fits = {(fit["op"], fit["algorithm"]): fit for fit in result["fits"]}
         self.assertEqual(result["link"]["alpha_s"], fits["send_recv", "direct"]["alpha_s"])
-        self.assertEqual(len(fits), 1 + 4 + 4 + 4 + 3 + 4 + 3)
+        self.assertEqual(len(fits), 1 + 4 + 4 + 2 + 2 + 4 + 3 + 4 + 3)
         for row in result["rows"]:
             fit = fits[row["op"], row["algorithm"]]
             self.assertEqual(row["ranks"], 2)
@@ -295,7 +295,7 @@ class Faults(Processes):
             per_byte = 1 / fit["bytes_per_s"] if fit["bytes_per_s"] else 0
             self.assertAlmostEqual(row["fitted_seconds"], fit["alpha_s"] + row["bytes"] * per_byte, delta=1e-9)
         done = self.expect_ok(self.run_tool("bench", "comm", "--processes", 3, "--repeats", 1, "--bytes", "64KiB", "--transport", "tcp", "--json"))
-        self.assertEqual(len(json.loads(done.stdout.splitlines()[-1])["rows"]), 23)
+        self.assertEqual(len(json.loads(done.stdout.splitlines()[-1])["rows"]), 27)
         self.expect_error(self.run_tool("bench", "comm", "--bytes", "3"), USAGE, "--bytes '3'", "8MiB")
 
     def test_processes_that_differ_are_refused(self):
