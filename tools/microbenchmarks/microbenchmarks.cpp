@@ -169,7 +169,7 @@ Result<std::vector<Row>> read_rows(const Json& json, const Accelerator& a) {
     for (size_t i = 0; list && i < list->size(); ++i) {
       auto row = read_row((*list)[i], static_cast<Kind>(kind), a);
       if (!row.ok()) return invalid_argument(cat(name, "[", i, "] ", row.error().message));
-      rows.push_back(std::move(*row));
+      rows.push_back(*row);
     }
   }
   if (rows.empty()) return invalid_argument("has no rows: nothing to plan by");
